@@ -1,0 +1,170 @@
+/*
+ * compat.h
+ *	  Everything that differs between PostgreSQL 15 and 18, under one name each.
+ *
+ * This is the only file that tests PG_VERSION_NUM.  It knows nothing of leases.
+ */
+#ifndef HLOOM_COMPAT_H
+#define HLOOM_COMPAT_H
+
+#include "access/tableam.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "commands/vacuum.h"
+#include "fmgr.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "storage/lmgr.h"
+#include "storage/smgr.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+#if PG_VERSION_NUM >= 170000
+#include "storage/read_stream.h"
+#include "utils/wait_event.h"
+#endif
+
+/* The identity of a relation's file: renamed in 16. */
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator HloomFile;
+#define hloom_rel_file(rel) ((rel)->rd_locator)
+#define hloom_file_equals(a, b) RelFileLocatorEquals(a, b)
+#define hloom_rel_first_file_subid(rel) ((rel)->rd_firstRelfilelocatorSubid)
+#define HLOOM_AM_SET_NEW_FILE(fn) .relation_set_new_filelocator = (fn)
+typedef TU_UpdateIndexes *HloomUpdateIndexes;
+#else
+typedef RelFileNode HloomFile;
+#define hloom_rel_file(rel) ((rel)->rd_node)
+#define hloom_file_equals(a, b) RelFileNodeEquals(a, b)
+#define hloom_rel_first_file_subid(rel) ((rel)->rd_firstRelfilenodeSubid)
+#define HLOOM_AM_SET_NEW_FILE(fn) .relation_set_new_filenode = (fn)
+typedef bool *HloomUpdateIndexes;
+#endif
+
+/* Page buffers handed to smgr must be I/O-aligned from 16. */
+#if PG_VERSION_NUM >= 160000
+typedef PGIOAlignedBlock HloomAlignedBlock;
+#else
+typedef PGAlignedBlock HloomAlignedBlock;
+#endif
+
+/*
+ * Extends the main fork by one all-zero page and returns its buffer, exclusively locked.
+ * May raise (disk full) before anything is changed.
+ */
+static inline Buffer
+hloom_extend_one(Relation rel)
+{
+#if PG_VERSION_NUM >= 160000
+	return ExtendBufferedRel(BMR_REL(rel), MAIN_FORKNUM, NULL, EB_LOCK_FIRST);
+#else
+	Buffer		buf;
+
+	LockRelationForExtension(rel, ExclusiveLock);
+	buf = ReadBuffer(rel, P_NEW);
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	UnlockRelationForExtension(rel, ExclusiveLock);
+	return buf;
+#endif
+}
+
+/*
+ * Extends the main fork by count adjacent all-zero pages and returns the first one's number.
+ * Nothing is logged: a page comes into being for a standby with the record that first fills it.
+ */
+static inline BlockNumber
+hloom_extend_range(Relation rel, uint32 count)
+{
+	BlockNumber first = InvalidBlockNumber;
+
+#if PG_VERSION_NUM >= 160000
+	Buffer		bufs[64];
+	uint32		done = 0;
+
+	LockRelationForExtension(rel, ExclusiveLock);
+	while (done < count)
+	{
+		uint32		got = 0;
+		BlockNumber blk;
+
+		blk = ExtendBufferedRelBy(BMR_REL(rel), MAIN_FORKNUM, NULL, EB_SKIP_EXTENSION_LOCK,
+								  Min(count - done, lengthof(bufs)), bufs, &got);
+		if (done == 0)
+			first = blk;
+		for (uint32 i = 0; i < got; i++)
+			ReleaseBuffer(bufs[i]);
+		done += got;
+	}
+	UnlockRelationForExtension(rel, ExclusiveLock);
+#else
+	LockRelationForExtension(rel, ExclusiveLock);
+	for (uint32 i = 0; i < count; i++)
+	{
+		Buffer		buf = ReadBuffer(rel, P_NEW);
+
+		if (i == 0)
+			first = BufferGetBlockNumber(buf);
+		ReleaseBuffer(buf);
+	}
+	UnlockRelationForExtension(rel, ExclusiveLock);
+#endif
+	return first;
+}
+
+/* An interval that means infinity exists from 17. */
+static inline bool
+hloom_interval_is_infinite(const Interval *span)
+{
+#if PG_VERSION_NUM >= 170000
+	return INTERVAL_NOT_FINITE(span);
+#else
+	return false;
+#endif
+}
+
+/* Whether role owns the relation (or is a superuser). */
+static inline bool
+hloom_owns_relation(Oid relid, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, relid, role);
+#else
+	return pg_class_ownercheck(relid, role);
+#endif
+}
+
+/* Writes page and tuple counts to pg_class and tells the statistics of a finished VACUUM. */
+static inline void
+hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz started)
+{
+#if PG_VERSION_NUM >= 180000
+	vac_update_relstats(rel, pages, tuples, 0, 0, false, InvalidTransactionId,
+						InvalidMultiXactId, NULL, NULL, false);
+	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
+						 (PgStat_Counter) tuples, 0, started);
+#else
+	vac_update_relstats(rel, pages, tuples, 0, false, InvalidTransactionId,
+						InvalidMultiXactId, NULL, NULL, false);
+	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
+						 (PgStat_Counter) tuples, 0);
+#endif
+}
+
+/* A pointer to an exported SQL type in core's page prototypes: const from 18. */
+#if PG_VERSION_NUM >= 180000
+typedef const PageData *HloomConstPage;
+#else
+typedef Page HloomConstPage;
+#endif
+
+#ifdef PG_MODULE_MAGIC_EXT
+#define HLOOM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "hloom_lock", .version = HLOOM_LOCK_VERSION)
+#else
+#define HLOOM_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+#endif							/* HLOOM_COMPAT_H */

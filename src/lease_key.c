@@ -1,0 +1,178 @@
+/*
+ * lease_key.c
+ *	  What a valid namespace, key and note are, and the hash of a key.
+ *
+ * A namespace is 1 to 63 of a-z, 0-9 and '-'.  A key is 1 to max_key_length characters without
+ * Unicode white space or control characters, otherwise opaque and compared byte by byte.  Knows
+ * no provider and no store.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+
+#include "compat.h"
+#include "guc.h"
+#include "lease_key.h"
+
+/* As much of a refused namespace as a message shows, in bytes. */
+#define SHOWN_BYTES 80
+
+/*
+ * Whether the code point is white space or a control character in Unicode's sense.  U+200B and
+ * U+FEFF are neither.
+ */
+static bool
+is_forbidden(pg_wchar c)
+{
+	return c <= 0x20 || (c >= 0x7F && c <= 0xA0) || c == 0x1680 ||
+		(c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+		c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+static void
+refuse_key_character(int position)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("lock key has a white space or control character at position %d", position),
+			 errhint("Separate the parts of a key with a visible character, such as \":\".")));
+}
+
+static void
+refuse_key_length(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("lock key is too long"),
+			 errdetail("A lock key has at most %d characters (hloom_lock.max_key_length).",
+					   hloom_max_key_length),
+			 errhint("Use a hash of the long part as the key.")));
+}
+
+/*
+ * Judges the characters of a key in UTF-8, counting from position first (0-based).
+ */
+static void
+check_utf8(const unsigned char *s, int len, int first)
+{
+	int			chars = first;
+
+	while (len > 0)
+	{
+		int			width = pg_utf_mblen(s);
+
+		if (width > len)
+			refuse_key_character(chars + 1);
+		if (is_forbidden(utf8_to_unicode(s)))
+			refuse_key_character(chars + 1);
+		if (++chars > hloom_max_key_length)
+			refuse_key_length();
+		s += width;
+		len -= width;
+	}
+}
+
+/*
+ * Judges a key that has bytes above 0x7F, in the database's encoding.
+ */
+static void
+check_wide_key(const unsigned char *s, int len)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	if (encoding == PG_UTF8)
+		check_utf8(s, len, 0);
+	else if (encoding == PG_LATIN1 || encoding == PG_SQL_ASCII)
+	{
+		/* LATIN1's bytes are code points; SQL_ASCII says nothing about bytes above 0x7F. */
+		for (int i = 0; i < len; i++)
+			if (is_forbidden(s[i]) && (s[i] < 0x80 || encoding == PG_LATIN1))
+				refuse_key_character(i + 1);
+		if (len > hloom_max_key_length)
+			refuse_key_length();
+	}
+	else
+	{
+		char	   *utf8 = pg_server_to_any((const char *) s, len, PG_UTF8);
+
+		check_utf8((unsigned char *) utf8, strlen(utf8), 0);
+	}
+}
+
+static void
+check_key(const unsigned char *s, int len)
+{
+	bool		wide = false;
+
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock key must not be empty")));
+	if (len > hloom_max_key_length * MAX_MULTIBYTE_CHAR_LEN)
+		refuse_key_length();
+	for (int i = 0; i < len; i++)
+	{
+		if (s[i] >= 0x80)
+		{
+			wide = true;
+			break;
+		}
+		if (s[i] <= 0x20 || s[i] == 0x7F)
+			refuse_key_character(i + 1);
+	}
+	if (wide)
+		check_wide_key(s, len);
+	else if (len > hloom_max_key_length)
+		refuse_key_length();
+}
+
+static void
+check_namespace(const char *s, int len)
+{
+	bool		good = len >= 1 && len <= HLOOM_MAX_NAMESPACE;
+
+	for (int i = 0; good && i < len; i++)
+		good = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '-';
+	if (!good)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid lock namespace \"%s\"",
+						pnstrdup(s, pg_mbcliplen(s, len, SHOWN_BYTES))),
+				 errdetail("A namespace is 1 to %d of the characters a-z, 0-9 and \"-\".",
+						   HLOOM_MAX_NAMESPACE),
+				 errhint("The arguments are (namespace, key), in this order.")));
+}
+
+/*
+ * Checks a namespace and a key and fills name, whose texts point into the arguments.  Raises
+ * 22023 for a bad one.
+ */
+void
+hloom_key_check(HloomKey *name, const text *ns, const text *key)
+{
+	name->ns = VARDATA_ANY(ns);
+	name->key = VARDATA_ANY(key);
+	check_namespace(name->ns, VARSIZE_ANY_EXHDR(ns));
+	check_key((const unsigned char *) name->key, VARSIZE_ANY_EXHDR(key));
+	name->ns_len = VARSIZE_ANY_EXHDR(ns);
+	name->key_len = VARSIZE_ANY_EXHDR(key);
+
+	/* The namespace's own hash seeds the key's: no copy of the provider key is made. */
+	name->hash = hash_bytes_extended((const unsigned char *) name->key, name->key_len,
+									 hash_bytes_extended((const unsigned char *) name->ns,
+														 name->ns_len, 0));
+}
+
+/*
+ * Raises 22023 for a note that is too long.
+ */
+void
+hloom_key_check_note(const text *note)
+{
+	if (VARSIZE_ANY_EXHDR(note) > HLOOM_MAX_NOTE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("note is too long"),
+				 errdetail("A note has at most %d bytes.", HLOOM_MAX_NOTE)));
+}

@@ -1,0 +1,28 @@
+/*
+ * shmem.h
+ *	  The state all backends of a server share.
+ */
+#ifndef HLOOM_SHMEM_H
+#define HLOOM_SHMEM_H
+
+#include "port/atomics.h"
+
+typedef struct HloomShared
+{
+	/* Drawn when shared memory is made, not 0.  Constant afterwards: read without a lock. */
+	uint64		incarnation;
+
+	/* When the WAL writer was last nudged, a TimestampTz.  Atomic; a lost update costs a nudge. */
+	pg_atomic_uint64 nudged_at;
+
+	/* No growth of the lease table is tried before this TimestampTz.  Atomic; advisory. */
+	pg_atomic_uint64 grow_after;
+} HloomShared;
+
+/* NULL when the library is not in shared_preload_libraries. */
+extern HloomShared *hloom_shared;
+
+extern void hloom_shmem_init(void);
+extern void hloom_shmem_require(void);
+
+#endif							/* HLOOM_SHMEM_H */
