@@ -2,28 +2,26 @@
 # The demo: eight psql clients settle the same 400 invoices, with the lock and without it.
 set -euo pipefail
 cd "$(dirname "$0")"
-# shellcheck source=/dev/null
+# shellcheck source=test/lib.sh
 . ../lib.sh
 
 clients=8
-work=$(mktemp -d)
 pids=()
 
-finish() {
-	local status=$?
-	[[ ${#pids[@]} -eq 0 ]] || kill "${pids[@]}" 2>/dev/null || true
-	hl_stop || true
-	rm -rf "$work"
-	exit "$status"
-}
-trap finish EXIT
-
-sql() { psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
+sql() { timeout 60 psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
 say() { printf '%s\n' "$*"; }
 
 fail() {
 	printf '\nFAILED: %s\n' "$*" >&2
 	exit 1
+}
+
+# The clean-up goes on when one of its steps fails.
+leave() {
+	local status=$?
+	set +e
+	(exit "$status")
+	hl_cleanup
 }
 
 # start_clients SCHEMA JOB: every client in a process, a connection and an order of its own.
@@ -64,7 +62,7 @@ watch_clients() {
 show_leases() {
 	local rows
 	while running; do
-		rows=$(psql -Xq -P footer=off -v ON_ERROR_STOP=1 -c "
+		rows=$(timeout 60 psql -Xq -P footer=off -v ON_ERROR_STOP=1 -c "
 			SELECT key, owner_tag, fence, application_name, holder_pid AS pid,
 			       to_char(expires_at - clock_timestamp(), 'SS.MS') AS seconds_left
 			  FROM hloom_leases WHERE namespace = 'billing' ORDER BY key")
@@ -87,12 +85,19 @@ sums_of_payments() {
 		GROUP BY 1 ORDER BY currency COLLATE \"C\""
 }
 
-hl_need_packages
+say "Building the extension and starting a private server ..."
+hl_need_packages base
+hl_begin
+trap leave EXIT
+export PGDATABASE=postgres PGCLIENTENCODING=UTF8
 hl_build
-hl_start demo
+hl_conf
+hl_start demo "fsync = off"
+work=$HL_TMP/clients
+mkdir "$work"
 
 total=$(($(wc -l <invoices.csv) - 1))
-psql -Xq -f schema.sql
+timeout 60 psql -Xq -f schema.sql
 
 say "$total invoices, $clients clients, every client wants to settle every invoice."
 say ""
