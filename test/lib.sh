@@ -17,7 +17,7 @@ HL_SERVER_TIMEOUT=${HL_SERVER_TIMEOUT:-3600}
 HL_TMP=
 HL_PG_CONFIG=
 HL_AS=()
-declare -A HL_PORT=() HL_SOCKET=()
+declare -A HL_PORT=()
 
 # hl_say TEXT: a progress line on stderr
 hl_say() { printf '# %s\n' "$*" >&2; }
@@ -229,6 +229,7 @@ hl_begin() {
 	[[ -z $user ]] || chown -R "$user:" "$HL_TMP"
 
 	HL_BINDIR=$("$HL_PG_CONFIG" --bindir)
+	# shellcheck disable=SC2034 # for test/run.sh
 	HL_PGXS=$(dirname "$("$HL_PG_CONFIG" --pgxs)")/..
 	HL_DEST=$HL_TMP/dest
 	HL_SRC=$HL_TMP/src
@@ -250,15 +251,24 @@ hl_server_pids() {
 	return 0
 }
 
+# hl_descendants PID: its children and theirs, those of subshells included
+hl_descendants() {
+	cat /proc/[0-9]*/stat 2>/dev/null | awk -v root="$1" '
+		{ pid = $1; sub(/.*\) /, ""); parent[pid] = $2 }
+		END {
+			for (pid in parent)
+				for (p = pid; p in parent; p = parent[p])
+					if (parent[p] == root) { print pid; break }
+		}'
+}
+
 # hl_cleanup: end every process and server started below $HL_TMP, then remove it
 hl_cleanup() {
 	local rc=$? pid pids i
 	trap - EXIT
 	trap '' HUP INT TERM
 	# The clients first, or they would start further servers.
-	pids=$(jobs -p)
-	# shellcheck disable=SC2086
-	[[ -z $pids ]] || kill -TERM $pids 2>/dev/null
+	for pid in $(hl_descendants $$); do kill -TERM "$pid" 2>/dev/null; done
 	for ((i = 0; i < 100; i++)); do
 		pids=$(hl_server_pids)
 		[[ -n $pids || -n $(jobs -pr) ]] || break
@@ -389,6 +399,7 @@ hl_initdb() {
 		hl_tail "$HL_TMP/log/initdb-$1.log"
 		return 1
 	}
+	echo "include '$HL_TMP/$1.conf'" >>"$HL_TMP/$1/postgresql.conf"
 }
 
 # hl_start NAME [CONF_LINE...]: initdb when needed, start; sets PGHOST and PGPORT to its socket.
@@ -407,12 +418,10 @@ hl_start() {
 		} >"$HL_TMP/$name.conf"
 		chmod a+r "$HL_TMP/$name.conf"
 		"${HL_AS[@]}" timeout -s INT -k 30 "$HL_SERVER_TIMEOUT" "$HL_BINDIR/postgres" -D "$dir" \
-			-c config_file="$HL_TMP/$name.conf" -c hba_file="$dir/pg_hba.conf" \
-			-c ident_file="$dir/pg_ident.conf" </dev/null >>"$log" 2>&1 &
+			</dev/null >>"$log" 2>&1 &
 		HL_SERVER=$!
 		for ((i = 0; i < 600; i++)); do
 			if pg_isready -q -t 5 -h "$sock" -p "${HL_PORT[$name]}" -d postgres; then
-				HL_SOCKET[$name]=$sock
 				export PGHOST=$sock PGPORT=${HL_PORT[$name]}
 				return 0
 			fi
