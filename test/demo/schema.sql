@@ -31,7 +31,7 @@ CREATE TABLE locked.visit (
     outcome text NOT NULL
 );
 
-\copy locked.invoice (number, customer, amount, currency, due) from 'invoices.csv' (format csv, header)
+\copy locked.invoice (number, customer, amount, currency, due) from 'invoices.csv' csv header
 
 CREATE TABLE unlocked.invoice (LIKE locked.invoice INCLUDING ALL);
 CREATE TABLE unlocked.payment (LIKE locked.payment INCLUDING ALL);

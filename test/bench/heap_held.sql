@@ -1,0 +1,3 @@
+INSERT INTO heap_lease AS l VALUES ('held', :owner, clock_timestamp() + '30 s'::interval)
+    ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at
+    WHERE l.expires_at < clock_timestamp() RETURNING *;

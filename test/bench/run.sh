@@ -1,0 +1,269 @@
+#!/bin/bash
+# The lease beside SELECT 1, the advisory lock and a hand-written lease table, in one run.
+# BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
+# BENCH_PARTS of "off on lose live snapshot".
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=test/lib.sh
+. ../lib.sh
+
+seconds=${BENCH_SECONDS:-5}
+rounds=${BENCH_ROUNDS:-3}
+live=${BENCH_LIVE:-1000000}
+parts=${BENCH_PARTS:-off on lose live snapshot}
+owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
+other=00000000-0000-4000-8000-000000000001
+declare -A rates=() wal=() xids=()
+holder=
+
+# The clean-up goes on when one of its steps fails.
+leave() {
+	local status=$?
+	set +e
+	(exit "$status")
+	hl_cleanup
+}
+
+fail() {
+	printf 'FAILED: %s\n' "$*" >&2
+	exit 1
+}
+
+sql() { timeout "${limit:-120}" psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
+wanted() { [[ " $parts " == *" $1 "* ]]; }
+note() { printf '# %s\n' "$*" >&2; }
+
+# pgb DATABASE SCRIPT CLIENTS SYNC [OPTION...]: one pgbench run into $HL_TMP/pgbench
+pgb() {
+	local db=$1 script=$2 clients=$3 sync=$4
+	shift 4
+	PGOPTIONS="-c synchronous_commit=$sync" timeout $((seconds * 10 + 120)) \
+		pgbench -n -M prepared -c "$clients" -j 2 -D "owner=$owner" -f "$script" "$@" "$db" \
+		>"$HL_TMP/pgbench" 2>"$HL_TMP/pgbench.err" || {
+		cat "$HL_TMP/pgbench.err" >&2
+		return 1
+	}
+}
+
+rate_of_run() { sed -n 's/^tps = \([0-9.]*\) .*/\1/p' "$HL_TMP/pgbench"; }
+
+used() {
+	sql -d "$1" -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'),
+		pg_snapshot_xmax(pg_current_snapshot())"
+}
+
+# measure NAME DATABASE SCRIPT CLIENTS SYNC: one run; its rate is added to those of NAME
+measure() {
+	local name=$1 db=$2 script=$3 clients=$4 sync=$5 before after count
+	before=$(used "$db")
+	pgb "$db" "$script" "$clients" "$sync" -T "$seconds" || fail "pgbench -f $script"
+	after=$(used "$db")
+	rates[$name]+=" $(rate_of_run)"
+	count=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' \
+		"$HL_TMP/pgbench")
+	wal[$name]=$(awk "BEGIN { printf \"%.1f\", (${after%|*} - ${before%|*}) / $count }")
+	xids[$name]=$(awk "BEGIN { printf \"%.2f\", (${after#*|} - ${before#*|}) / $count }")
+}
+
+median() {
+	tr ' ' '\n' <<<"$*" | sed '/^$/d' | sort -g |
+		awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# ratio NAME OTHER: the median of the rounds' ratios, so that a slow minute counts for both
+ratio() {
+	# shellcheck disable=SC2086
+	median "$(paste <(printf '%s\n' ${rates[$1]}) <(printf '%s\n' ${rates[$2]}) |
+		awk '{ printf " %.3f", $1 / $2 }')"
+}
+
+heading() { printf '\n%-50s %12s %10s %9s\n' "$1" "${2-median/s}" "${3-WAL bytes}" "${4-xids}"; }
+
+# row NAME LABEL
+row() {
+	printf '  %-48s %12.0f %10s %9s\n' "$2" "$(median "${rates[$1]}")" "${wal[$1]}" "${xids[$1]}"
+}
+
+# verdict LABEL VALUE OPERATOR TARGET
+verdict() {
+	local word
+	word=$(awk "BEGIN { print ($2 $3 $4) ? \"reached\" : \"missed\" }")
+	printf '  %-48s %12.2f   target %s %s: %s\n' "$1" "$2" "$3" "$4" "$word"
+}
+
+no_lease_left() {
+	[[ $(sql -d "$1" -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'bench'
+		AND key <> 'held'") -eq 0 ]] || fail "leases were left behind in $1"
+}
+
+part_off() {
+	local r
+	for ((r = 1; r <= rounds; r++)); do
+		note "off, round $r of $rounds"
+		measure A small select.sql 8 off
+		measure B small advisory.sql 8 off
+		measure C small heap.sql 8 off
+		measure D small lease.sql 8 off
+	done
+	no_lease_left small
+	heading "synchronous_commit = off, 8 clients"
+	row A "A  SELECT 1"
+	row B "B  pg_try_advisory_lock + pg_advisory_unlock"
+	row C "C  heap lease table: upsert + delete"
+	row D "D  hloom_try_acquire + hloom_release"
+	verdict "D / B" "$(ratio D B)" ">=" 0.8
+	verdict "D / C" "$(ratio D C)" ">=" 2.5
+}
+
+part_on() {
+	local r n
+	for ((r = 1; r <= rounds; r++)); do
+		note "on, round $r of $rounds"
+		for n in 8 32; do
+			measure "C$n" small heap.sql "$n" on
+			measure "D$n" small lease.sql "$n" on
+		done
+	done
+	no_lease_left small
+	for n in 8 32; do
+		heading "synchronous_commit = on, $n clients"
+		row "C$n" "C  heap lease table: upsert + delete"
+		row "D$n" "D  hloom_try_acquire + hloom_release"
+		verdict "D / C" "$(ratio "D$n" "C$n")" ">=" 2
+	done
+}
+
+part_lose() {
+	local r
+	[[ $(sql -d small -c "SELECT count(*) FROM hloom_try_acquire('bench', 'held',
+		lease => '1 h', owner => '$other')") -eq 1 ]] || fail "cannot hold the key"
+	sql -d small -c "INSERT INTO heap_lease VALUES ('held', '$other', 'infinity')"
+	for ((r = 1; r <= rounds; r++)); do
+		note "losing, round $r of $rounds"
+		measure LA small select.sql 8 on
+		measure LC small heap_held.sql 8 on
+		measure LD small lease_held.sql 8 on
+	done
+	[[ $(sql -d small -c "SELECT hloom_release('bench', 'held', '$other'::uuid)") == t ]] ||
+		fail "the held key changed hands"
+	sql -d small -c "DELETE FROM heap_lease WHERE key = 'held'"
+	heading "losing attempt, 8 clients, synchronous_commit = on"
+	row LA "A  SELECT 1"
+	row LC "C  heap lease table: upsert, no row"
+	row LD "D  hloom_try_acquire, no row"
+	verdict "D / A" "$(ratio LD LA)" ">=" 0.6
+	verdict "D: WAL bytes per attempt" "${wal[LD]}" "<" 1
+	verdict "D: xids per attempt" "${xids[LD]}" "<" 0.01
+}
+
+# load DATABASE COUNT: live leases, 10,000 in a statement
+load() {
+	local began=$SECONDS count
+	PGOPTIONS="-c synchronous_commit=off" limit=900 sql -d "$1" >/dev/null <<-SQL
+		SELECT format('SELECT count(*) FROM generate_series(%s, %s) AS g, LATERAL '
+			'hloom_try_acquire(''load'', ''k'' || g, lease => ''6 h'')', n, least(n + 9999, $2))
+		  FROM generate_series(1, $2, 10000) AS n
+		\gexec
+	SQL
+	count=$(sql -d "$1" -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'load'")
+	[[ $count -eq $2 ]] || fail "$count of $2 leases are live"
+	note "$2 leases loaded in $((SECONDS - began)) s"
+}
+
+part_live() {
+	local r db
+	load small 1000
+	load large "$live"
+	for db in small large; do
+		# Every page has been read and every plan been made before the clock runs.
+		sql -d "$db" -c "SELECT pair_cost(20000)" >/dev/null
+	done
+	for ((r = 1; r <= rounds; r++)); do
+		note "live leases, round $r of $rounds"
+		for db in small large; do
+			rates[loop-$db]+=" $(PGOPTIONS="-c synchronous_commit=off" \
+				sql -d "$db" -c "SELECT pair_cost(50000)")"
+			measure "live-$db" "$db" lease.sql 8 off
+		done
+	done
+	heading "$live live leases against 1,000, sync off"
+	row live-small "D  1,000 live, 8 clients"
+	row live-large "D  $live live, 8 clients"
+	printf '  %-48s %12.2f\n' "in one backend, 1,000 live, us per pair" \
+		"$(median "${rates[loop-small]}")"
+	printf '  %-48s %12.2f\n' "in one backend, $live live, us per pair" \
+		"$(median "${rates[loop-large]}")"
+	verdict "cost, 8 clients" "$(ratio live-small live-large)" "<=" 1.3
+	verdict "cost, in one backend" "$(ratio loop-large loop-small)" "<=" 1.3
+}
+
+# hold: a transaction whose snapshot keeps every dead row
+hold() {
+	local i
+	PGAPPNAME=holder timeout 600 psql -Xq -d small -c "BEGIN ISOLATION LEVEL REPEATABLE READ" \
+		-c "SELECT count(*) FROM heap_lease" -c "SELECT pg_sleep(600)" >/dev/null 2>&1 &
+	holder=$!
+	for ((i = 0; i < 100; i++)); do
+		[[ -z $(sql -d small -c "SELECT 1 FROM pg_stat_activity WHERE application_name = 'holder'
+			AND backend_xmin IS NOT NULL AND query LIKE '%pg_sleep%'") ]] || return 0
+		sleep 0.1
+	done
+	fail "the snapshot is not held"
+}
+
+let_go() {
+	sql -d small -c "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+		WHERE application_name = 'holder'" >/dev/null
+	wait "$holder" || true
+}
+
+# under_snapshot LABEL SCRIPT TABLE: rates of the first and the last seconds, growth of the table
+under_snapshot() {
+	local time=$((seconds * 4 < 10 ? 10 : seconds * 4)) before after first last
+	before=$(sql -d small -c "SELECT pg_total_relation_size('$3')")
+	hold
+	pgb small "$2" 8 off -T "$time" -P 1 || fail "pgbench -f $2"
+	let_go
+	after=$(sql -d small -c "SELECT pg_total_relation_size('$3')")
+	# The first line of progress contains the connecting, the last may be cut short.
+	read -r first last < <(awk '/^progress:/ { v[++n] = $4 }
+		END { print (v[2] + v[3]) / 2, (v[n - 2] + v[n - 1]) / 2 }' "$HL_TMP/pgbench.err")
+	printf '  %-28s %12.0f %12.0f %14d\n' "$1" "$first" "$last" $((after - before))
+	kept=$(awk "BEGIN { printf \"%.3f\", $last / $first }")
+}
+
+part_snapshot() {
+	local kept
+	note "held snapshot"
+	sql -d small -c "VACUUM (TRUNCATE OFF) heap_lease"
+	printf '\n%-30s %12s %12s %14s\n' "held snapshot, 8 clients, off" "first s" "last s" \
+		"growth, bytes"
+	under_snapshot "C  heap lease table" heap_few.sql heap_lease
+	printf '  %-48s %12.2f\n' "C: last / first" "$kept"
+	under_snapshot "D  lease" lease_few.sql hloom_leases
+	verdict "D: last / first" "$kept" ">=" 0.9
+}
+
+hl_need_packages base
+hl_begin
+trap leave EXIT
+hl_build
+hl_conf
+hl_start bench "shared_buffers = 1GB" "max_wal_size = 8GB" "checkpoint_timeout = 1h" \
+	"max_connections = 100" "hloom_lock.max_lease = '1 d'"
+
+for db in small large; do
+	sql -d postgres -c "CREATE DATABASE $db"
+	sql -d "$db" -f schema.sql
+done
+sql -d postgres -c CHECKPOINT
+
+printf 'PostgreSQL %s\n' "$(sql -d postgres -c 'SHOW server_version')"
+printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = median of the rounds\n' \
+	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
+
+for part in off on lose snapshot live; do
+	wanted "$part" || continue
+	"part_$part"
+done

@@ -1,0 +1,28 @@
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+
+CREATE EXTENSION hloom_lock;
+
+-- What people write by hand, at its best: one index, room on every page, an eager autovacuum.
+CREATE TABLE heap_lease (
+    key        text PRIMARY KEY,
+    owner      uuid NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02,
+        autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0);
+
+-- Microseconds per acquire and release, without protocol and commit.
+CREATE FUNCTION pair_cost(pairs integer) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    done  bigint;
+BEGIN
+    SELECT count(*) FILTER (WHERE hloom_release('bench', h.key, h.owner)) INTO done
+      FROM generate_series(1, pairs) AS g,
+           LATERAL hloom_try_acquire('bench', 'p' || g, lease => '30 s',
+                                     owner => '6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47') AS h;
+    IF done <> pairs THEN
+        RAISE EXCEPTION '% of % pairs done', done, pairs;
+    END IF;
+    RETURN extract(epoch FROM clock_timestamp() - began) * 1e6 / pairs;
+END $$;
