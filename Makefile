@@ -6,7 +6,8 @@ TOP := $(patsubst %/,%,$(dir $(firstword $(MAKEFILE_LIST))))
 
 PG_CONFIG ?= pg_config
 EXTENSION = hloom_lock
-HLOOM_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" '$(TOP)/hloom_lock.control')
+HLOOM_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" \
+	'$(TOP)/hloom_lock.control')
 
 .DEFAULT_GOAL := all
 

@@ -62,9 +62,10 @@ hl_apt_update() {
 
 hl_apt_install() {
 	# Installing a server package must not make a cluster, nor start one.
-	if [[ ! -e /etc/postgresql-common/createcluster.conf ]] && ! hl_installed postgresql-common; then
-		mkdir -p /etc/postgresql-common
-		echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+	local conf=/etc/postgresql-common/createcluster.conf
+	if [[ ! -e $conf ]] && ! hl_installed postgresql-common; then
+		mkdir -p "$(dirname "$conf")"
+		echo "create_main_cluster = false" >"$conf"
 	fi
 	DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
 		-o Dpkg::Options::=--force-confold install -y -qq --no-install-recommends "$@" \

@@ -209,10 +209,10 @@ tap_file() {
 	local name=$1 dir=$HL_TMP/tap/$1 start rc=0 verdict=ok note=''
 	"${HL_AS[@]}" mkdir -p "$dir/log" "$dir/data"
 	start=$(now)
-	(cd "$HL_SRC" && hl_run "${HL_TAP_TIMEOUT:-400}" env -u PGHOST -u PGUSER TMPDIR="$HL_TMP/tmp" \
-		TESTDIR="$dir" \
-		TESTDATADIR="$dir/data" TESTLOGDIR="$dir/log" PG_REGRESS="$HL_PGXS/test/regress/pg_regress" \
-		PG_TEST_PORT_DIR="$HL_TMP/portlock" PGPORT=65432 HOME="$HL_TMP/home" \
+	(cd "$HL_SRC" && hl_run "${HL_TAP_TIMEOUT:-400}" env -u PGHOST -u PGUSER \
+		TESTDIR="$dir" TESTDATADIR="$dir/data" TESTLOGDIR="$dir/log" \
+		PG_REGRESS="$HL_PGXS/test/regress/pg_regress" PG_TEST_PORT_DIR="$HL_TMP/portlock" \
+		PGPORT=65432 TMPDIR="$HL_TMP/tmp" HOME="$HL_TMP/home" \
 		prove --merge -v -I "$HL_PGXS/test/perl" -I test/t "test/t/$name.pl") \
 		>"$dir/prove.log" 2>&1 </dev/null || rc=$?
 	if [[ $rc -ne 0 ]]; then
