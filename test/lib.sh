@@ -7,8 +7,9 @@
 #	hl_build && hl_conf && hl_start main "fsync = off"
 #	hl_psql -d postgres -c 'SELECT 1'
 #
-# Everything lives below $HL_TMP and goes away at exit; KEEP=1 keeps it.  Nothing is installed into
-# the system's PostgreSQL and none of its clusters is touched.
+# Works with and without "set -euo pipefail".  Everything lives below $HL_TMP and goes away at exit;
+# KEEP=1 keeps it.  Nothing is installed into the system's PostgreSQL and none of its clusters is
+# touched.
 
 HL_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 HL_MIN_MAJOR=15
@@ -48,9 +49,7 @@ hl_run() {
 
 hl_installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 
-hl_obtainable() {
-	apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
-}
+hl_obtainable() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
 hl_apt_update() {
 	[[ -z ${HL_APT_UPDATED:-} && $(id -u) -eq 0 ]] || return 0
@@ -266,6 +265,7 @@ hl_descendants() {
 # hl_cleanup: end every process and server started below $HL_TMP, then remove it
 hl_cleanup() {
 	local rc=$? pid pids i
+	set +e
 	trap - EXIT
 	trap '' HUP INT TERM
 	# The clients first, or they would start further servers.
@@ -294,7 +294,7 @@ hl_copy() {
 	mkdir -p "$HL_SRC"
 	if git -c safe.directory='*' -C "$HL_ROOT" rev-parse --show-prefix >/dev/null 2>&1; then
 		(cd "$HL_ROOT" && git -c safe.directory='*' ls-files -z -co --exclude-standard |
-			while IFS= read -r -d '' f; do [[ -e $f ]] && printf '%s\0' "$f"; done |
+			while IFS= read -r -d '' f; do [[ ! -e $f ]] || printf '%s\0' "$f"; done |
 			tar -cf - --null -T -)
 	else
 		(cd "$HL_ROOT" && tar -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' .)
@@ -394,7 +394,7 @@ hl_free_port() {
 # hl_initdb NAME: a new data directory $HL_TMP/NAME
 hl_initdb() {
 	local locale=C
-	locale -a 2>/dev/null | grep -qix 'c\.utf-\?8' && locale=C.UTF-8
+	[[ ! $(locale -a 2>/dev/null) =~ (^|$'\n')C\.(utf8|UTF-8)($'\n'|$) ]] || locale=C.UTF-8
 	hl_run 120 "$HL_BINDIR/initdb" -D "$HL_TMP/$1" -U postgres -A trust -E UTF8 \
 		--locale="$locale" --no-sync >"$HL_TMP/log/initdb-$1.log" 2>&1 || {
 		hl_tail "$HL_TMP/log/initdb-$1.log"

@@ -19,7 +19,7 @@ for my $file (@scripts)
 	  unless defined $first && $first =~ /^\\echo Use "\Q$verb\E.*" to load this file\. \\quit$/;
 	for my $bad (qr/\bCREATE\s+OR\s+REPLACE\b/i, qr/\bIF\s+NOT\s+EXISTS\b/i)
 	{
-		complain("$file:", line_of($text, $-[0]), ": $&") while $text =~ /$bad/g;
+		complain("$file:" . line_of($text, $-[0]) . ": $&") while $text =~ /$bad/g;
 	}
 	my (%created, %commented);
 	my $name = qr/(?:[\w@"]+\.)?"?(\w+)"?/;

@@ -21,7 +21,7 @@ for my $file (files(qr{^(src|test/modules)/.*\.c$}))
 		while ($held =~ /\b(palloc\w*|pstrdup|psprintf|MemoryContextAlloc\w*|ereport|elog|
 				LWLockAcquire|CHECK_FOR_INTERRUPTS|return|goto)\b/gx)
 		{
-			complain("$file:", line_of($code, $start + $-[0]), ": $1 with a spinlock held");
+			complain("$file:" . line_of($code, $start + $-[0]) . ": $1 with a spinlock held");
 		}
 	}
 }
