@@ -117,8 +117,8 @@ async function lifecycle(first, second, run, explicit) {
     handle = await tryAcquire(first, key);
     if (handle && await refused(second, key) && await release(first, handle)) right++;
   }
-  const { rows } = await first.query(
-    "SELECT count(*)::int AS n FROM pg_prepared_statements WHERE name IN ('try-acquire', 'release')");
+  const { rows } = await first.query(`SELECT count(*)::int AS n FROM pg_prepared_statements
+    WHERE name IN ('try-acquire', 'release')`);
   check(right === 20 && rows[0].n === 2, `${mode}: named statements, 20 times`);
   await end(first);
 }
