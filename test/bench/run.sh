@@ -66,8 +66,8 @@ measure() {
 }
 
 median() {
-	tr ' ' '\n' <<<"$*" | sed '/^$/d' | sort -g |
-		awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+	tr ' ' '\n' <<<"$*" | sed '/^$/d' | sort -g | awk '{ v[NR] = $1 }
+		END { print (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'
 }
 
 # ratio NAME OTHER: the median of the rounds' ratios, so that a slow minute counts for both
