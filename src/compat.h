@@ -7,6 +7,7 @@
 #ifndef HLOOM_COMPAT_H
 #define HLOOM_COMPAT_H
 
+#include "access/multixact.h"
 #include "access/tableam.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -43,6 +44,19 @@ typedef RelFileNode HloomFile;
 #define hloom_rel_first_file_subid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #define HLOOM_AM_SET_NEW_FILE(fn) .relation_set_new_filenode = (fn)
 typedef bool *HloomUpdateIndexes;
+#endif
+
+/*
+ * ANALYZE hands over its next block: a block number, or from 17 a stream of buffers.
+ * hloom_analyze_buffer returns the pinned buffer, or InvalidBuffer at the end.
+ */
+#if PG_VERSION_NUM >= 170000
+#define HLOOM_ANALYZE_BLOCK_ARGS ReadStream *stream
+#define hloom_analyze_buffer(rel) read_stream_next_buffer(stream, NULL)
+#else
+#define HLOOM_ANALYZE_BLOCK_ARGS BlockNumber block, BufferAccessStrategy strategy
+#define hloom_analyze_buffer(rel) \
+	ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy)
 #endif
 
 /* Page buffers handed to smgr must be I/O-aligned from 16. */
@@ -137,6 +151,17 @@ hloom_owns_relation(Oid relid, Oid role)
 #endif
 }
 
+/* VACUUM's nap, and its look at interrupts. */
+static inline void
+hloom_vacuum_nap(void)
+{
+#if PG_VERSION_NUM >= 180000
+	vacuum_delay_point(false);
+#else
+	vacuum_delay_point();
+#endif
+}
+
 /* Writes page and tuple counts to pg_class and tells the statistics of a finished VACUUM. */
 static inline void
 hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz started)
@@ -154,11 +179,15 @@ hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz 
 #endif
 }
 
-/* A pointer to an exported SQL type in core's page prototypes: const from 18. */
-#if PG_VERSION_NUM >= 180000
-typedef const PageData *HloomConstPage;
+/*
+ * Whether synchronous_standby_names names any.  Needs walsender_private.h before this file, and
+ * SyncRepLock held.  The flag became a set of bits in a minor release.
+ */
+#ifdef SYNC_STANDBY_DEFINED
+#define HLOOM_SYNC_STANDBYS_DEFINED() \
+	((WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
 #else
-typedef Page HloomConstPage;
+#define HLOOM_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
 #endif
 
 #ifdef PG_MODULE_MAGIC_EXT

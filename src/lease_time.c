@@ -47,6 +47,15 @@ hloom_time_from_interval(const Interval *span, const char *argument)
 }
 
 /*
+ * Whether an interval is longer than nothing, months and infinity included.
+ */
+bool
+hloom_time_is_positive(const Interval *span)
+{
+	return span->month > 0 || span->day > 0 || span->time > 0;
+}
+
+/*
  * Returns the lease cut to hloom_lock.max_lease, with a NOTICE when it was longer.
  */
 int64

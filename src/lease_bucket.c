@@ -1,0 +1,371 @@
+/*
+ * lease_bucket.c
+ *	  Buckets of the lease table: finding, locking, walking, enlarging and trimming them.
+ *
+ * A bucket is read or changed under the lock of its primary page, held for the whole walk of its
+ * chain; an overflow page is locked in addition while it is looked at, one at a time, so that no
+ * page image is written out half changed.  Order: primary, overflow pages in chain order,
+ * metapage, extension of the file.  Only a split locks two primaries, parent before child.
+ *
+ * A backend works with a copy of the metapage kept in rd_amcache.  The copy may be old; each
+ * primary page carries the maxbucket of its last split, so whoever locks a bucket by an old copy
+ * notices and looks again.  A primary page never moves, so nothing else can be stale.
+ *
+ * Every page is checked when it is locked and every item when it is looked at.  Knows rows and
+ * pages, but not what a grant is.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "lease_bucket.h"
+#include "shmem.h"
+
+/* rd_amcache: one chunk, as the relation cache requires. */
+typedef struct MetaCache
+{
+	HloomFile	file;			/* whose metapage it is */
+	HloomMeta	meta;			/* cut after the chunks in use */
+} MetaCache;
+
+/*
+ * Raises XX001 naming the block.
+ */
+void
+hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("%s in block %u of relation \"%s\"", what, block,
+					RelationGetRelationName(rel)),
+			 errhint("TRUNCATE the table to start with no leases, or restore it from a backup.")));
+	pg_unreachable();
+}
+
+/*
+ * Returns the metapage, locked.
+ */
+Buffer
+hloom_bucket_lock_meta(Relation rel, int mode)
+{
+	Buffer		buf = ReadBuffer(rel, HLOOM_META_BLOCK);
+
+	LockBuffer(buf, mode);
+	if (!hloom_page_good_meta(BufferGetPage(buf)))
+		hloom_bucket_corrupted(rel, HLOOM_META_BLOCK, "invalid metapage");
+	return buf;
+}
+
+/*
+ * Reads the metapage again and returns this backend's copy of it, valid until the relation cache
+ * is next invalidated.
+ */
+HloomMeta *
+hloom_bucket_refresh_meta(Relation rel)
+{
+	Buffer		buf = hloom_bucket_lock_meta(rel, BUFFER_LOCK_SHARE);
+	HloomMeta  *meta = hloom_page_meta(BufferGetPage(buf));
+	Size		size = offsetof(HloomMeta, chunk_start) + meta->chunks * sizeof(BlockNumber);
+	MetaCache  *cache;
+
+	if (rel->rd_amcache)
+		pfree(rel->rd_amcache);
+	rel->rd_amcache = NULL;
+	cache = MemoryContextAlloc(CacheMemoryContext, offsetof(MetaCache, meta) + size);
+	cache->file = hloom_rel_file(rel);
+	memcpy(&cache->meta, meta, size);
+	rel->rd_amcache = cache;
+	UnlockReleaseBuffer(buf);
+	return &cache->meta;
+}
+
+/*
+ * Returns this backend's copy of the metapage, perhaps an old one.
+ */
+HloomMeta *
+hloom_bucket_meta(Relation rel)
+{
+	MetaCache  *cache = (MetaCache *) rel->rd_amcache;
+
+	if (likely(cache != NULL) && hloom_file_equals(cache->file, hloom_rel_file(rel)))
+		return &cache->meta;
+	return hloom_bucket_refresh_meta(rel);
+}
+
+/*
+ * Returns a page of this kind, locked.  Raises when the page is something else.
+ */
+Buffer
+hloom_bucket_lock_page(Relation rel, BlockNumber block, HloomPageKind kind, int mode)
+{
+	Buffer		buf = ReadBuffer(rel, block);
+
+	LockBuffer(buf, mode);
+	if (!hloom_page_good_kind(BufferGetPage(buf), kind))
+		hloom_bucket_corrupted(rel, block, "invalid page");
+	return buf;
+}
+
+/*
+ * Locks a bucket by a number that the caller's copy of the metapage covers.
+ */
+void
+hloom_bucket_lock(Relation rel, uint32 number, int mode, HloomBucket *bucket)
+{
+	BlockNumber block = hloom_meta_block(hloom_bucket_meta(rel), number);
+	Buffer		buf = hloom_bucket_lock_page(rel, block, HLOOM_PAGE_PRIMARY, mode);
+	HloomTail  *tail = hloom_page_tail(BufferGetPage(buf));
+
+	if (tail->bucket != number || tail->stamp < number)
+		hloom_bucket_corrupted(rel, block, "wrong bucket number");
+	bucket->rel = rel;
+	bucket->number = number;
+	bucket->stamp = tail->stamp;
+	bucket->primary = buf;
+}
+
+/*
+ * Locks the bucket a key hash belongs to.
+ */
+void
+hloom_bucket_lock_hash(Relation rel, uint64 hash, int mode, HloomBucket *bucket)
+{
+	HloomMeta  *meta = hloom_bucket_meta(rel);
+
+	for (;;)
+	{
+		hloom_bucket_lock(rel, hloom_page_bucket((uint32) hash, meta->maxbucket), mode, bucket);
+		if (likely(bucket->stamp <= meta->maxbucket))
+			return;
+		hloom_bucket_unlock(bucket);
+		meta = hloom_bucket_refresh_meta(rel);
+	}
+}
+
+/*
+ * Unlocks and unpins the bucket.
+ */
+void
+hloom_bucket_unlock(HloomBucket *bucket)
+{
+	UnlockReleaseBuffer(bucket->primary);
+	bucket->primary = InvalidBuffer;
+}
+
+/*
+ * Returns a page of the bucket, locked: the primary itself, which is locked already, or an
+ * overflow page.
+ */
+Buffer
+hloom_bucket_lock_block(const HloomBucket *bucket, BlockNumber block, int mode)
+{
+	Buffer		buf;
+
+	if (block == BufferGetBlockNumber(bucket->primary))
+		return bucket->primary;
+	buf = hloom_bucket_lock_page(bucket->rel, block, HLOOM_PAGE_OVERFLOW, mode);
+	if (hloom_page_tail(BufferGetPage(buf))->bucket != bucket->number)
+		hloom_bucket_corrupted(bucket->rel, block, "wrong bucket number");
+	return buf;
+}
+
+/*
+ * Gives back what hloom_bucket_lock_block returned.
+ */
+void
+hloom_bucket_unlock_block(const HloomBucket *bucket, Buffer buf)
+{
+	if (buf != bucket->primary)
+		UnlockReleaseBuffer(buf);
+}
+
+/*
+ * Gives back a page of the chain and returns the next one locked, or InvalidBuffer at the end.
+ */
+Buffer
+hloom_bucket_next(const HloomBucket *bucket, Buffer buf, int mode)
+{
+	HloomTail  *tail = hloom_page_tail(BufferGetPage(buf));
+	BlockNumber next = tail->next;
+	uint32		ordinal = tail->ordinal;
+	Buffer		found;
+
+	hloom_bucket_unlock_block(bucket, buf);
+	if (next == InvalidBlockNumber)
+		return InvalidBuffer;
+	found = hloom_bucket_lock_block(bucket, next, mode);
+	if (hloom_page_tail(BufferGetPage(found))->ordinal <= ordinal)
+		hloom_bucket_corrupted(bucket->rel, next, "chain of pages runs in a circle");
+	return found;
+}
+
+/*
+ * Raises XX001 unless every row of the locked page is sound.
+ */
+void
+hloom_bucket_check_items(const HloomBucket *bucket, Buffer buf)
+{
+	if (hloom_page_first_bad_row(BufferGetPage(buf)) != InvalidOffsetNumber)
+		hloom_bucket_corrupted(bucket->rel, BufferGetBlockNumber(buf), "invalid row");
+}
+
+/*
+ * Fills what decides about rows of the locked bucket, with the clock of this moment: read under
+ * the lock, it is never behind a clock that another session used for this bucket before.
+ */
+void
+hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge)
+{
+	judge->now = GetCurrentTimestamp();
+	judge->incarnation = hloom_shared && !RecoveryInProgress() ? hloom_shared->incarnation : 0;
+	judge->bucket = bucket->number;
+	judge->stamp = bucket->stamp;
+}
+
+/*
+ * Adds a page with one row to the end of the chain, and notes the row's fence on the primary:
+ * one record of at most 4 pages.  "last" is the chain's last block.  May raise (disk full) before
+ * anything is changed.
+ */
+XLogRecPtr
+hloom_bucket_append(const HloomBucket *bucket, BlockNumber last, const HloomRow *row,
+					uint64 incarnation)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	Buffer		tail = hloom_bucket_lock_block(bucket, last, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		meta = hloom_bucket_lock_meta(bucket->rel, BUFFER_LOCK_EXCLUSIVE);
+	BlockNumber reuse = hloom_page_meta(BufferGetPage(meta))->first_free;
+	Buffer		fresh;
+	Page		primary_page;
+	Page		tail_page;
+	Page		fresh_page;
+	XLogRecPtr	lsn;
+
+	if (reuse != InvalidBlockNumber)
+		fresh = hloom_bucket_lock_page(bucket->rel, reuse, HLOOM_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
+	else
+		fresh = hloom_extend_one(bucket->rel);
+
+	primary_page = GenericXLogRegisterBuffer(state, bucket->primary, 0);
+	tail_page = tail == bucket->primary ? primary_page : GenericXLogRegisterBuffer(state, tail, 0);
+	fresh_page = GenericXLogRegisterBuffer(state, fresh, GENERIC_XLOG_FULL_IMAGE);
+	if (reuse != InvalidBlockNumber)
+		hloom_page_meta(GenericXLogRegisterBuffer(state, meta, 0))->first_free =
+			hloom_page_tail(fresh_page)->next;
+	hloom_page_init(fresh_page, HLOOM_PAGE_OVERFLOW, bucket->number,
+					hloom_page_tail(tail_page)->ordinal + 1);
+	hloom_page_add(fresh_page, row);
+	hloom_page_tail(tail_page)->next = BufferGetBlockNumber(fresh);
+	hloom_page_note_fence(primary_page, row->fence, incarnation);
+	lsn = GenericXLogFinish(state);
+
+	UnlockReleaseBuffer(fresh);
+	UnlockReleaseBuffer(meta);
+	hloom_bucket_unlock_block(bucket, tail);
+	return lsn;
+}
+
+/*
+ * Removes from a page image the rows that are nobody's.  Returns how many.
+ */
+int
+hloom_bucket_purge_page(Page page, const HloomJudge *judge)
+{
+	OffsetNumber dead[MaxHeapTuplesPerPage];
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			count = 0;
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max && count < lengthof(dead); off++)
+		if (!hloom_row_live(hloom_page_row(page, off), judge))
+			dead[count++] = off;
+	if (count > 0)
+	{
+		PageIndexMultiDelete(page, dead, count);
+		hloom_page_settle(page);
+	}
+	return count;
+}
+
+static bool
+page_has_live_row(Page page, const HloomJudge *judge)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		if (hloom_row_live(hloom_page_row(page, off), judge))
+			return true;
+	return false;
+}
+
+static void
+purge_buffer(const HloomBucket *bucket, Buffer buf, const HloomJudge *judge)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+
+	if (hloom_bucket_purge_page(GenericXLogRegisterBuffer(state, buf, 0), judge) > 0)
+		GenericXLogFinish(state);
+	else
+		GenericXLogAbort(state);
+}
+
+/*
+ * Moves an overflow page out of the chain into the list of free pages.  Both pages are locked.
+ */
+static void
+unlink_page(const HloomBucket *bucket, Buffer prev, Buffer buf)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	Buffer		meta = hloom_bucket_lock_meta(bucket->rel, BUFFER_LOCK_EXCLUSIVE);
+	Page		prev_page = GenericXLogRegisterBuffer(state, prev, 0);
+	Page		page = GenericXLogRegisterBuffer(state, buf, GENERIC_XLOG_FULL_IMAGE);
+	HloomMeta  *content = hloom_page_meta(GenericXLogRegisterBuffer(state, meta, 0));
+
+	hloom_page_tail(prev_page)->next = hloom_page_tail(page)->next;
+	hloom_page_init(page, HLOOM_PAGE_FREE, 0, 0);
+	hloom_page_tail(page)->next = content->first_free;
+	content->first_free = BufferGetBlockNumber(buf);
+	GenericXLogFinish(state);
+	UnlockReleaseBuffer(meta);
+}
+
+/*
+ * Removes rows that are nobody's from the exclusively locked bucket, and empty overflow pages
+ * from its chain.
+ */
+void
+hloom_bucket_purge(const HloomBucket *bucket, const HloomJudge *judge, bool primary_too)
+{
+	Buffer		prev = bucket->primary;
+	BlockNumber next = hloom_page_tail(BufferGetPage(prev))->next;
+
+	if (primary_too)
+	{
+		hloom_bucket_check_items(bucket, prev);
+		purge_buffer(bucket, prev, judge);
+	}
+	while (next != InvalidBlockNumber)
+	{
+		uint32		ordinal = hloom_page_tail(BufferGetPage(prev))->ordinal;
+		Buffer		buf = hloom_bucket_lock_block(bucket, next, BUFFER_LOCK_EXCLUSIVE);
+
+		if (hloom_page_tail(BufferGetPage(buf))->ordinal <= ordinal)
+			hloom_bucket_corrupted(bucket->rel, next, "chain of pages runs in a circle");
+		hloom_bucket_check_items(bucket, buf);
+		next = hloom_page_tail(BufferGetPage(buf))->next;
+		if (page_has_live_row(BufferGetPage(buf), judge))
+		{
+			purge_buffer(bucket, buf, judge);
+			hloom_bucket_unlock_block(bucket, prev);
+			prev = buf;
+		}
+		else
+		{
+			unlink_page(bucket, prev, buf);
+			UnlockReleaseBuffer(buf);
+		}
+	}
+	hloom_bucket_unlock_block(bucket, prev);
+}

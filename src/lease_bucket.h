@@ -1,0 +1,63 @@
+/*
+ * lease_bucket.h
+ *	  Buckets of the lease table: finding, locking, walking, enlarging and trimming them.
+ */
+#ifndef HLOOM_LEASE_BUCKET_H
+#define HLOOM_LEASE_BUCKET_H
+
+#include "access/generic_xlog.h"
+#include "storage/buf.h"
+#include "lease_page.h"
+
+/* A bucket whose primary page is pinned and locked. */
+typedef struct HloomBucket
+{
+	Relation	rel;
+	uint32		number;
+	uint32		stamp;			/* maxbucket at its last split */
+	Buffer		primary;
+} HloomBucket;
+
+/* What decides whether a row counts. */
+typedef struct HloomJudge
+{
+	TimestampTz now;
+	uint64		incarnation;	/* 0: rows of other incarnations count */
+	uint32		bucket;
+	uint32		stamp;
+} HloomJudge;
+
+/*
+ * Whether the row is somebody's lease.  Not: released, expired, left behind by a split, bound to
+ * a session or transaction of a server that is gone.
+ */
+static inline bool
+hloom_row_live(const HloomRow *row, const HloomJudge *judge)
+{
+	return !(row->flags & HLOOM_ROW_FREE) && row->expires_at > judge->now &&
+		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
+		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
+		 row->incarnation == judge->incarnation);
+}
+
+extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what)
+			pg_attribute_noreturn();
+extern HloomMeta *hloom_bucket_meta(Relation rel);
+extern HloomMeta *hloom_bucket_refresh_meta(Relation rel);
+extern Buffer hloom_bucket_lock_meta(Relation rel, int mode);
+extern Buffer hloom_bucket_lock_page(Relation rel, BlockNumber block, HloomPageKind kind, int mode);
+extern void hloom_bucket_lock(Relation rel, uint32 number, int mode, HloomBucket *bucket);
+extern void hloom_bucket_lock_hash(Relation rel, uint64 hash, int mode, HloomBucket *bucket);
+extern void hloom_bucket_unlock(HloomBucket *bucket);
+extern Buffer hloom_bucket_lock_block(const HloomBucket *bucket, BlockNumber block, int mode);
+extern void hloom_bucket_unlock_block(const HloomBucket *bucket, Buffer buf);
+extern Buffer hloom_bucket_next(const HloomBucket *bucket, Buffer buf, int mode);
+extern void hloom_bucket_check_items(const HloomBucket *bucket, Buffer buf);
+extern void hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge);
+extern XLogRecPtr hloom_bucket_append(const HloomBucket *bucket, BlockNumber tail,
+									  const HloomRow *row, uint64 incarnation);
+extern int	hloom_bucket_purge_page(Page page, const HloomJudge *judge);
+extern void hloom_bucket_purge(const HloomBucket *bucket, const HloomJudge *judge,
+							   bool primary_too);
+
+#endif							/* HLOOM_LEASE_BUCKET_H */

@@ -1,0 +1,504 @@
+/*
+ * lease_store.c
+ *	  One lease of an open lease table: claim, release, extend, look.
+ *
+ * An operation locks the key's bucket, reads the clock under that lock, walks the chain, and
+ * makes at most one change by Generic WAL.  An operation that is refused writes nothing.  The
+ * locks are gone when it returns; making the change durable is the caller's (durable.c).
+ *
+ * For one key there is at most one live row.  A claim overwrites the dead row of its key where it
+ * fits, so a key's page changes by few bytes; it never leaves a second row of the key that a
+ * clock set back could bring to life.  Otherwise it takes any dead row's place, free room, room
+ * made by purging, or a new page of the chain, in this order.
+ *
+ * The fence is the bucket's counter, so it grows for each of its keys whatever happens to their
+ * rows.  The first grant under another server incarnation leaps, since the counter on the page
+ * may have lost its last steps in a crash or a failover.
+ *
+ * Knows no table lookup, no transaction and no provider.
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+#include "utils/inet.h"
+
+#include "compat.h"
+#include "lease_bucket.h"
+#include "lease_split.h"
+#include "lease_store.h"
+#include "lease_time.h"
+#include "shmem.h"
+
+/* What a new incarnation adds at least: more than were granted in a lost tail of WAL. */
+#define FENCE_LEAP ((int64) 1 << 20)
+
+/* A dead row's place is not taken by a row that would waste more than this of it. */
+#define MAX_WASTE 128
+
+/* What a walk along the chain found out. */
+typedef struct Walk
+{
+	const HloomCall *call;
+	HloomJudge	judge;
+	Size		need;			/* aligned size of the row to place; 0 to look only */
+
+	bool		held;			/* the key has a live row, at held_at */
+	bool		mine;			/* it is the call's owner's */
+	ItemPointerData held_at;
+	HloomRow	head;			/* its fixed part */
+	Size		capacity;
+
+	ItemPointerData stale;		/* the key's dead row that is no tombstone */
+	Size		stale_capacity;
+	ItemPointerData reuse;		/* a dead row whose place fits */
+	BlockNumber room;			/* a page with room */
+	BlockNumber purge;			/* a page that would have room without its dead rows */
+	BlockNumber last;			/* of the chain */
+	int			live;
+	Size		live_bytes;
+} Walk;
+
+/*
+ * Takes in one row.  Returns true when the walk can end.
+ */
+static bool
+walk_row(Walk *walk, const HloomBucket *bucket, Buffer buf, OffsetNumber off, Size *dead_bytes)
+{
+	Page		page = BufferGetPage(buf);
+	BlockNumber block = BufferGetBlockNumber(buf);
+	HloomRow   *row = hloom_page_row(page, off);
+	Size		capacity = ItemIdGetLength(PageGetItemId(page, off));
+	bool		live = hloom_row_live(row, &walk->judge);
+
+	if (row->hash == (uint32) walk->call->name.hash)
+	{
+		if (!hloom_row_good(row, capacity))
+			hloom_bucket_corrupted(bucket->rel, block, "invalid row");
+		if (hloom_row_names(row, &walk->call->name))
+		{
+			if (live)
+			{
+				walk->held = true;
+				walk->mine = memcmp(&row->owner, &walk->call->owner, sizeof(pg_uuid_t)) == 0;
+				ItemPointerSet(&walk->held_at, block, off);
+				walk->head = *row;
+				walk->capacity = capacity;
+				return true;
+			}
+			if (!(row->flags & HLOOM_ROW_FREE))
+			{
+				ItemPointerSet(&walk->stale, block, off);
+				walk->stale_capacity = capacity;
+			}
+		}
+	}
+	if (live)
+	{
+		walk->live++;
+		walk->live_bytes += MAXALIGN(capacity) + sizeof(ItemIdData);
+	}
+	else
+	{
+		*dead_bytes += MAXALIGN(capacity) + sizeof(ItemIdData);
+		if (!ItemPointerIsValid(&walk->reuse) && capacity >= walk->need &&
+			capacity - walk->need <= MAX_WASTE)
+			ItemPointerSet(&walk->reuse, block, off);
+	}
+	return false;
+}
+
+static bool
+walk_page(Walk *walk, const HloomBucket *bucket, Buffer buf)
+{
+	Page		page = BufferGetPage(buf);
+	BlockNumber block = BufferGetBlockNumber(buf);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		dead_bytes = 0;
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (unlikely(!hloom_page_good_item(page, off)))
+			hloom_bucket_corrupted(bucket->rel, block, "invalid row");
+		if (walk_row(walk, bucket, buf, off, &dead_bytes))
+			return true;
+	}
+	if (walk->room == InvalidBlockNumber && PageGetFreeSpace(page) >= walk->need)
+		walk->room = block;
+	if (walk->purge == InvalidBlockNumber && PageGetFreeSpace(page) + dead_bytes >= walk->need)
+		walk->purge = block;
+	walk->last = block;
+	return false;
+}
+
+/*
+ * Locks the call's bucket and walks it.  The bucket stays locked.
+ */
+static void
+lock_and_walk(Relation rel, const HloomCall *call, Size need, int mode, HloomBucket *bucket,
+			  Walk *walk)
+{
+	Buffer		buf;
+
+	memset(walk, 0, sizeof(Walk));
+	walk->call = call;
+	walk->need = need;
+	walk->room = walk->purge = walk->last = InvalidBlockNumber;
+	ItemPointerSetInvalid(&walk->stale);
+	ItemPointerSetInvalid(&walk->reuse);
+
+	hloom_bucket_lock_hash(rel, call->name.hash, mode, bucket);
+	hloom_bucket_judge(bucket, &walk->judge);
+	buf = bucket->primary;
+	while (BufferIsValid(buf))
+	{
+		if (walk_page(walk, bucket, buf))
+		{
+			hloom_bucket_unlock_block(bucket, buf);
+			break;
+		}
+		buf = hloom_bucket_next(bucket, buf, mode);
+	}
+}
+
+/*
+ * Writes the client's address as family byte and address.  Returns the length; 0 without one.
+ * Asks core's SQL function once, since the header that declares the connection needs more than
+ * PostgreSQL's own headers.
+ */
+static int
+client_address(char *to)
+{
+	static int	length = -1;
+	static char address[HLOOM_MAX_ADDR];
+
+	if (unlikely(length < 0))
+	{
+		LOCAL_FCINFO(fcinfo, 0);
+		Datum		found;
+
+		InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
+		found = inet_client_addr(fcinfo);
+		length = 0;
+		if (!fcinfo->isnull)
+		{
+			inet	   *client = DatumGetInetPP(found);
+
+			address[0] = ip_family(client) == PGSQL_AF_INET ? 4 : 6;
+			memcpy(address + 1, ip_addr(client), ip_addrsize(client));
+			length = 1 + ip_addrsize(client);
+		}
+	}
+	memcpy(to, address, length);
+	return length;
+}
+
+/*
+ * Makes the row of a call, all but its fence and its times.
+ */
+static void
+form_row(HloomRow *row, const HloomCall *call)
+{
+	char	   *to = row->texts;
+	int			app_len = application_name ? strlen(application_name) : 0;
+
+	if (app_len > HLOOM_MAX_APP)
+		app_len = pg_mbcliplen(application_name, app_len, HLOOM_MAX_APP);
+	memset(row, 0, offsetof(HloomRow, texts));
+	row->hash = (uint32) call->name.hash;
+	row->flags = call->auto_extend ? HLOOM_ROW_AUTO_EXTEND : 0;
+	row->mode = HLOOM_MODE_EXCLUSIVE;
+	row->scope = call->scope;
+	row->ns_len = call->name.ns_len;
+	row->key_len = call->name.key_len;
+	row->note_len = call->note_len;
+	row->app_len = app_len;
+	row->owner = call->owner;
+	row->lease = call->lease;
+	row->incarnation = hloom_shared->incarnation;
+	row->role = GetUserId();
+	row->pid = MyProcPid;
+
+	memcpy(to, call->name.ns, row->ns_len);
+	to += row->ns_len;
+	memcpy(to, call->name.key, row->key_len);
+	to += row->key_len;
+	if (row->note_len > 0)
+		memcpy(to, call->note, row->note_len);
+	to += row->note_len;
+	if (app_len > 0)
+		memcpy(to, application_name, app_len);
+	to += app_len;
+	row->addr_len = client_address(to);
+	to += row->addr_len;
+	memset(to, 0, MAXALIGN(hloom_row_size(row)) - hloom_row_size(row));
+}
+
+/*
+ * Returns the fence of the next grant in the locked bucket.
+ */
+static int64
+next_fence(const HloomBucket *bucket, const HloomJudge *judge)
+{
+	HloomTail  *tail = hloom_page_tail(BufferGetPage(bucket->primary));
+	TimestampTz unix_now = judge->now +
+		(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+
+	if (likely(tail->incarnation == hloom_shared->incarnation))
+		return tail->fence + 1;
+	return Max(tail->fence + FENCE_LEAP, unix_now);
+}
+
+/*
+ * Puts the row over the item at off, or adds it when off is invalid, after a purge of the page
+ * when asked.
+ */
+static XLogRecPtr
+put_row(const HloomBucket *bucket, const Walk *walk, BlockNumber block, OffsetNumber off,
+		bool purge, const HloomRow *row)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	Buffer		buf = hloom_bucket_lock_block(bucket, block, BUFFER_LOCK_EXCLUSIVE);
+	Page		primary = GenericXLogRegisterBuffer(state, bucket->primary, 0);
+	Page		page = primary;
+	XLogRecPtr	lsn;
+
+	if (buf != bucket->primary)
+		page = GenericXLogRegisterBuffer(state, buf, 0);
+	if (purge)
+	{
+		hloom_bucket_check_items(bucket, buf);
+		hloom_bucket_purge_page(page, &walk->judge);
+	}
+	if (OffsetNumberIsValid(off))
+	{
+		HloomTail  *tail = hloom_page_tail(page);
+
+		memcpy(hloom_page_row(page, off), row, hloom_row_size(row));
+		tail->earliest = Min(tail->earliest, row->expires_at);
+	}
+	else if (!hloom_page_add(page, row))
+		hloom_bucket_corrupted(bucket->rel, block, "wrong free space");
+	hloom_page_note_fence(primary, row->fence, hloom_shared->incarnation);
+	lsn = GenericXLogFinish(state);
+	hloom_bucket_unlock_block(bucket, buf);
+	return lsn;
+}
+
+/*
+ * Changes the fixed part of the row at a place.
+ */
+static XLogRecPtr
+change_head(const HloomBucket *bucket, ItemPointer at, const HloomRow *head)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(at),
+											  BUFFER_LOCK_EXCLUSIVE);
+	Page		page = GenericXLogRegisterBuffer(state, buf, 0);
+	HloomTail  *tail = hloom_page_tail(page);
+	XLogRecPtr	lsn;
+
+	memcpy(hloom_page_row(page, ItemPointerGetOffsetNumber(at)), head, offsetof(HloomRow, texts));
+	tail->earliest = Min(tail->earliest, head->expires_at);
+	lsn = GenericXLogFinish(state);
+	hloom_bucket_unlock_block(bucket, buf);
+	return lsn;
+}
+
+/*
+ * Makes the key's dead row a tombstone, for which the new row is too long.
+ */
+static void
+bury_stale(const HloomBucket *bucket, Walk *walk)
+{
+	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(&walk->stale),
+											  BUFFER_LOCK_EXCLUSIVE);
+	Page		page = GenericXLogRegisterBuffer(state, buf, 0);
+
+	hloom_page_row(page, ItemPointerGetOffsetNumber(&walk->stale))->flags |= HLOOM_ROW_FREE;
+	GenericXLogFinish(state);
+	hloom_bucket_unlock_block(bucket, buf);
+}
+
+/*
+ * Grants: finds a place for the row and writes it there.
+ */
+static XLogRecPtr
+place_row(const HloomBucket *bucket, Walk *walk, const HloomRow *row)
+{
+	if (ItemPointerIsValid(&walk->stale))
+	{
+		if (walk->stale_capacity >= hloom_row_size(row))
+			return put_row(bucket, walk, ItemPointerGetBlockNumber(&walk->stale),
+						   ItemPointerGetOffsetNumber(&walk->stale), false, row);
+		bury_stale(bucket, walk);
+	}
+	if (ItemPointerIsValid(&walk->reuse))
+		return put_row(bucket, walk, ItemPointerGetBlockNumber(&walk->reuse),
+					   ItemPointerGetOffsetNumber(&walk->reuse), false, row);
+	if (walk->room != InvalidBlockNumber)
+		return put_row(bucket, walk, walk->room, InvalidOffsetNumber, false, row);
+	if (walk->purge != InvalidBlockNumber)
+		return put_row(bucket, walk, walk->purge, InvalidOffsetNumber, true, row);
+	return hloom_bucket_append(bucket, walk->last, row, hloom_shared->incarnation);
+}
+
+/*
+ * The owner claims what it holds: same fence, new end, and the texts of this call if they fit.
+ */
+static XLogRecPtr
+renew_row(const HloomBucket *bucket, Walk *walk, HloomRow *row)
+{
+	ItemPointer at = &walk->held_at;
+
+	row->fence = walk->head.fence;
+	row->granted_at = walk->head.granted_at;
+	if (hloom_row_size(row) <= walk->capacity)
+		return put_row(bucket, walk, ItemPointerGetBlockNumber(at),
+					   ItemPointerGetOffsetNumber(at), false, row);
+	row->ns_len = walk->head.ns_len;
+	row->key_len = walk->head.key_len;
+	row->note_len = walk->head.note_len;
+	row->app_len = walk->head.app_len;
+	row->addr_len = walk->head.addr_len;
+	return change_head(bucket, at, row);
+}
+
+/*
+ * Takes note of a change.  One that is not logged cannot be made durable; hloom_table_open has
+ * ruled that out.
+ */
+static void
+note_change(HloomChange *change, XLogRecPtr lsn, const Walk *walk, bool fresh, bool longer)
+{
+	if (unlikely(XLogRecPtrIsInvalid(lsn)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lease table is not logged")));
+	change->lsn = lsn;
+	change->fresh = fresh;
+	change->longer = longer;
+	change->at = walk->judge.now;
+}
+
+/*
+ * Claims the key for the call's owner.  Returns false when another owner holds it.  On true the
+ * grant and the change are filled, and the caller holds interrupts once more than before, so that
+ * nothing comes between the change and its outcome.
+ */
+bool
+hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
+{
+	HloomRowSpace space;
+	HloomRow   *row = &space.row;
+	HloomBucket bucket;
+	Walk		walk;
+	Size		need;
+	XLogRecPtr	lsn;
+
+	form_row(row, call);
+	need = MAXALIGN(hloom_row_size(row));
+	lock_and_walk(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	if (!walk.held && unlikely(hloom_split_due(walk.live, walk.live_bytes + need, walk.judge.now)))
+	{
+		hloom_bucket_unlock(&bucket);
+		hloom_split_contained(rel);
+		lock_and_walk(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	}
+	if (walk.held && !walk.mine)
+	{
+		hloom_bucket_unlock(&bucket);
+		return false;
+	}
+
+	HOLD_INTERRUPTS();
+	row->expires_at = hloom_time_add(walk.judge.now, call->lease);
+	if (walk.held)
+		lsn = renew_row(&bucket, &walk, row);
+	else
+	{
+		row->granted_at = walk.judge.now;
+		row->fence = next_fence(&bucket, &walk.judge);
+		lsn = place_row(&bucket, &walk, row);
+	}
+	note_change(change, lsn, &walk, !walk.held, true);
+	hloom_bucket_unlock(&bucket);
+	grant->fence = row->fence;
+	grant->expires_at = row->expires_at;
+	grant->lease = row->lease;
+	return true;
+}
+
+/*
+ * Frees the key if the call's owner holds it.  Returns whether it did.
+ */
+bool
+hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
+{
+	HloomBucket bucket;
+	Walk		walk;
+
+	lock_and_walk(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	if (walk.held && walk.mine)
+	{
+		walk.head.flags |= HLOOM_ROW_FREE;
+		note_change(change, change_head(&bucket, &walk.held_at, &walk.head), &walk, false, false);
+	}
+	hloom_bucket_unlock(&bucket);
+	return walk.held && walk.mine;
+}
+
+/*
+ * Lets the owner's lease end call->lease from now (0: as long as last granted).  Returns false
+ * when the owner does not hold it.  On true interrupts are held, as by hloom_store_claim.
+ */
+bool
+hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
+{
+	HloomBucket bucket;
+	Walk		walk;
+	TimestampTz old_end;
+
+	lock_and_walk(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	if (!walk.held || !walk.mine)
+	{
+		hloom_bucket_unlock(&bucket);
+		return false;
+	}
+
+	HOLD_INTERRUPTS();
+	old_end = walk.head.expires_at;
+	if (call->lease > 0)
+		walk.head.lease = call->lease;
+	walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
+	note_change(change, change_head(&bucket, &walk.held_at, &walk.head), &walk, false,
+				walk.head.expires_at > old_end);
+	hloom_bucket_unlock(&bucket);
+	grant->fence = walk.head.fence;
+	grant->expires_at = walk.head.expires_at;
+	grant->lease = walk.head.lease;
+	return true;
+}
+
+/*
+ * Whether the call's owner holds the key now.  Writes nothing.
+ */
+bool
+hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant)
+{
+	HloomBucket bucket;
+	Walk		walk;
+
+	lock_and_walk(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
+	hloom_bucket_unlock(&bucket);
+	if (!walk.held || !walk.mine)
+		return false;
+	grant->fence = walk.head.fence;
+	grant->expires_at = walk.head.expires_at;
+	grant->lease = walk.head.lease;
+	return true;
+}

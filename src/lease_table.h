@@ -1,0 +1,21 @@
+/*
+ * lease_table.h
+ *	  The lease table of this database: which one it is, opening it within a bound.
+ */
+#ifndef HLOOM_LEASE_TABLE_H
+#define HLOOM_LEASE_TABLE_H
+
+#include "access/tableam.h"
+#include "datatype/timestamp.h"
+#include "storage/lockdefs.h"
+#include "utils/rel.h"
+
+/* The access method, filled by lease_am.c; here because its address tells our tables from others. */
+extern const TableAmRoutine hloom_am_routine;
+
+extern Oid	hloom_table_oid(void);
+extern Relation hloom_table_open(LOCKMODE mode, TimestampTz deadline);
+extern void hloom_table_close(Relation rel, LOCKMODE mode);
+extern bool hloom_table_is_ours(Relation rel);
+
+#endif							/* HLOOM_LEASE_TABLE_H */

@@ -1,0 +1,142 @@
+/*
+ * provider_table.c
+ *	  The lease table as a provider.
+ *
+ * Brings together what an operation needs: the table opened within the call's deadline, one
+ * operation of the store, the table closed, then durability.  A grant is confirmed only when it is
+ * durable; if the wait for a standby is cut short, or the lease ran out meanwhile, it is given
+ * back here, with interrupts held since before the page change, so that nothing is left held that
+ * nobody knows of.  A renewal is not given back: the owner counts on the lease it had.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "durable.h"
+#include "lease_store.h"
+#include "lease_table.h"
+#include "provider.h"
+
+/*
+ * Gives back what was just granted.  Interrupts are held.  If the table cannot be opened at once
+ * the lease runs out by itself.
+ */
+static void
+give_back(const HloomCall *call)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	Relation	rel = hloom_table_open(RowExclusiveLock, 0);
+	HloomChange change;
+
+	if (rel == NULL)
+		return;
+	if (hloom_store_release(rel, call, &change))
+		hloom_durable_forget(saved, change.at);
+	hloom_table_close(rel, RowExclusiveLock);
+}
+
+/*
+ * Provider contract, try_acquire.
+ */
+static HloomReply
+table_try_acquire(const HloomCall *call, HloomGrant *grant)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
+	HloomChange change;
+	HloomReply	reply = HLOOM_YES;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	if (!hloom_store_claim(rel, call, grant, &change))
+	{
+		hloom_table_close(rel, RowExclusiveLock);
+		return HLOOM_NO;
+	}
+	hloom_table_close(rel, RowExclusiveLock);
+	hloom_durable_test_point(HLOOM_POINT_GRANTED);
+	if (!hloom_durable_wait(change.lsn, saved, change.at) ||
+		GetCurrentTimestamp() >= call->deadline)
+	{
+		if (change.fresh)
+			give_back(call);
+		reply = HLOOM_TIMEOUT;
+	}
+	RESUME_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();
+	return reply;
+}
+
+/*
+ * Provider contract, release.
+ */
+static HloomReply
+table_release(const HloomCall *call)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
+	HloomChange change;
+	bool		released;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	released = hloom_store_release(rel, call, &change);
+	if (released)
+		hloom_durable_forget(saved, change.at);
+	hloom_table_close(rel, RowExclusiveLock);
+	return released ? HLOOM_YES : HLOOM_NO;
+}
+
+/*
+ * Provider contract, extend.  A longer lease must not be lost once told; a shorter one may be.
+ */
+static HloomReply
+table_extend(const HloomCall *call, HloomGrant *grant)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
+	HloomChange change;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	if (!hloom_store_extend(rel, call, grant, &change))
+	{
+		hloom_table_close(rel, RowExclusiveLock);
+		return HLOOM_NO;
+	}
+	hloom_table_close(rel, RowExclusiveLock);
+	if (change.longer)
+		(void) hloom_durable_wait(change.lsn, saved, change.at);
+	else
+		hloom_durable_forget(saved, change.at);
+	RESUME_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();
+	return HLOOM_YES;
+}
+
+/*
+ * Provider contract, is_held.
+ */
+static HloomReply
+table_is_held(const HloomCall *call, HloomGrant *grant)
+{
+	Relation	rel = hloom_table_open(AccessShareLock, call->deadline);
+	bool		held;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	held = hloom_store_look(rel, call, grant);
+	hloom_table_close(rel, AccessShareLock);
+	return held ? HLOOM_YES : HLOOM_NO;
+}
+
+const HloomProvider hloom_provider_table = {
+	.abi = HLOOM_PROVIDER_ABI,
+	.name = "table",
+	.try_acquire = table_try_acquire,
+	.release = table_release,
+	.extend = table_extend,
+	.is_held = table_is_held
+};

@@ -1,0 +1,227 @@
+/*
+ * sql_args.c
+ *	  Arguments of the SQL functions: checked, and put into a provider call.
+ *
+ * A NULL namespace, key or owner is an error, every other NULL means "not given".
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "lease_key.h"
+#include "lease_time.h"
+#include "shmem.h"
+#include "sql_args.h"
+
+/* Random bytes are drawn for several owner tokens at once: one draw costs as much as 16. */
+#define TOKENS_PER_DRAW 16
+
+/*
+ * Raises unless the function can do its work here: 25006, 25000 or 55000.
+ */
+void
+hloom_args_require(const char *function, bool changes)
+{
+	if (changes)
+		PreventCommandIfReadOnly(function);
+	PreventCommandDuringRecovery(function);
+	if (changes)
+		PreventCommandIfParallelMode(function);
+	hloom_shmem_require();
+}
+
+static void
+refuse_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s must not be null", argument)));
+}
+
+static text *
+text_arg(FunctionCallInfo fcinfo, int at, const char *argument)
+{
+	if (PG_ARGISNULL(at))
+		refuse_null(argument);
+	return PG_GETARG_TEXT_PP(at);
+}
+
+/*
+ * Takes namespace and key.  Raises 22004 and 22023.
+ */
+void
+hloom_args_name(HloomCall *call, FunctionCallInfo fcinfo, int ns, int key)
+{
+	text	   *ns_text = text_arg(fcinfo, ns, "namespace");
+
+	hloom_key_check(&call->name, ns_text, text_arg(fcinfo, key, "key"));
+}
+
+/*
+ * Takes namespace, key and owner from a handle.  Returns false when there is nothing in it.
+ */
+static bool
+take_handle(HloomCall *call, FunctionCallInfo fcinfo)
+{
+	HeapTupleHeader handle;
+	Datum		value[3];
+	bool		null[3];
+
+	if (PG_ARGISNULL(0))
+		return false;
+	handle = PG_GETARG_HEAPTUPLEHEADER(0);
+	for (int i = 0; i < 3; i++)
+		value[i] = GetAttributeByNum(handle, i + 1, &null[i]);
+	if (null[0] && null[1] && null[2])
+		return false;
+	if (null[0] || null[1] || null[2])
+		refuse_null(null[0] ? "namespace" : null[1] ? "key" : "owner");
+	hloom_key_check(&call->name, DatumGetTextPP(value[0]), DatumGetTextPP(value[1]));
+	call->owner = *DatumGetUUIDP(value[2]);
+	return true;
+}
+
+/*
+ * Takes the lease a caller claims to own.  Returns false for a NULL or all-NULL handle.  Raises
+ * 22004, 22023 and 22P02.
+ */
+bool
+hloom_args_lease_of(HloomCall *call, FunctionCallInfo fcinfo, HloomArgsForm form)
+{
+	if (form == HLOOM_ARGS_HANDLE)
+		return take_handle(call, fcinfo);
+	hloom_args_name(call, fcinfo, 0, 1);
+	if (PG_ARGISNULL(2))
+		refuse_null("owner");
+	if (form == HLOOM_ARGS_UUID)
+		call->owner = *PG_GETARG_UUID_P(2);
+	else
+	{
+		char	   *token = text_to_cstring(PG_GETARG_TEXT_PP(2));
+
+		call->owner = *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(token)));
+	}
+	return true;
+}
+
+/*
+ * Makes a random uuid of version 4.
+ */
+static void
+draw_token(pg_uuid_t *token)
+{
+	static uint8 drawn[TOKENS_PER_DRAW * UUID_LEN];
+	static int	used = TOKENS_PER_DRAW;
+
+	if (used == TOKENS_PER_DRAW)
+	{
+		if (!pg_strong_random(drawn, sizeof(drawn)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random values")));
+		used = 0;
+	}
+	memcpy(token->data, drawn + used * UUID_LEN, UUID_LEN);
+	memset(drawn + used * UUID_LEN, 0, UUID_LEN);
+	used++;
+	token->data[6] = (token->data[6] & 0x0F) | 0x40;
+	token->data[8] = (token->data[8] & 0x3F) | 0x80;
+}
+
+/*
+ * Takes the caller's owner token, or makes one.
+ */
+void
+hloom_args_owner_or_new(HloomCall *call, FunctionCallInfo fcinfo, int owner)
+{
+	if (PG_ARGISNULL(owner))
+		draw_token(&call->owner);
+	else
+		call->owner = *PG_GETARG_UUID_P(owner);
+}
+
+/*
+ * Returns a lease in microseconds, or "otherwise" when none is given.  Raises 22023.
+ */
+int64
+hloom_args_lease(FunctionCallInfo fcinfo, int lease, int64 otherwise)
+{
+	if (PG_ARGISNULL(lease))
+		return otherwise;
+	return hloom_time_from_interval(PG_GETARG_INTERVAL_P(lease), "lease");
+}
+
+/*
+ * Takes the note, if there is one.  Raises 22023.
+ */
+void
+hloom_args_note(HloomCall *call, FunctionCallInfo fcinfo, int note)
+{
+	text	   *given;
+
+	if (PG_ARGISNULL(note))
+		return;
+	given = PG_GETARG_TEXT_PP(note);
+	hloom_key_check_note(given);
+	call->note = VARDATA_ANY(given);
+	call->note_len = VARSIZE_ANY_EXHDR(given);
+}
+
+static bool
+is_word(const text *given, const char *word)
+{
+	return VARSIZE_ANY_EXHDR(given) == strlen(word) &&
+		memcmp(VARDATA_ANY(given), word, strlen(word)) == 0;
+}
+
+/*
+ * Whether a loss is to cancel the holder.  Raises 22023 for a word that is none.
+ */
+bool
+hloom_args_on_lost(FunctionCallInfo fcinfo, int on_lost)
+{
+	text	   *given;
+
+	if (PG_ARGISNULL(on_lost))
+		return false;
+	given = PG_GETARG_TEXT_PP(on_lost);
+	if (is_word(given, "cancel"))
+		return true;
+	if (is_word(given, "observe"))
+		return false;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("on_lost \"%s\" is not known", text_to_cstring(given)),
+			 errhint("Use \"observe\" or \"cancel\".")));
+}
+
+/*
+ * Returns the scope, lease by default.  Raises 22023 for a word that is none.
+ */
+HloomScope
+hloom_args_scope(FunctionCallInfo fcinfo, int scope)
+{
+	text	   *given;
+
+	if (PG_ARGISNULL(scope))
+		return HLOOM_SCOPE_LEASE;
+	given = PG_GETARG_TEXT_PP(scope);
+	if (is_word(given, "lease"))
+		return HLOOM_SCOPE_LEASE;
+	if (is_word(given, "session"))
+		return HLOOM_SCOPE_SESSION;
+	if (is_word(given, "transaction"))
+		return HLOOM_SCOPE_TRANSACTION;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("scope \"%s\" is not known", text_to_cstring(given)),
+			 errhint("Use \"lease\", \"session\" or \"transaction\".")));
+}
