@@ -322,7 +322,7 @@ hl_choose_install() {
 hl_make() {
 	local dir=$1
 	shift
-	if [[ $HL_HOW == system && $1 == install ]]; then
+	if [[ $HL_HOW == system && " $* " == *" install "* ]]; then
 		# Only whoever owns the prefix can write there.
 		make -s -C "$dir" PG_CONFIG="$HL_PG_CONFIG" "$@"
 	else
