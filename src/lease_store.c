@@ -31,138 +31,11 @@
 #include "lease_split.h"
 #include "lease_store.h"
 #include "lease_time.h"
+#include "lease_walk.h"
 #include "shmem.h"
 
 /* What a new incarnation adds at least: more than were granted in a lost tail of WAL. */
 #define FENCE_LEAP ((int64) 1 << 20)
-
-/* A dead row's place is not taken by a row that would waste more than this of it. */
-#define MAX_WASTE 128
-
-/* What a walk along the chain found out. */
-typedef struct Walk
-{
-	const HloomCall *call;
-	HloomJudge	judge;
-	Size		need;			/* aligned size of the row to place; 0 to look only */
-
-	bool		held;			/* the key has a live row, at held_at */
-	bool		mine;			/* it is the call's owner's */
-	ItemPointerData held_at;
-	HloomRow	head;			/* its fixed part */
-	Size		capacity;
-
-	ItemPointerData stale;		/* the key's dead row that is no tombstone */
-	Size		stale_capacity;
-	ItemPointerData reuse;		/* a dead row whose place fits */
-	BlockNumber room;			/* a page with room */
-	BlockNumber purge;			/* a page that would have room without its dead rows */
-	BlockNumber last;			/* of the chain */
-	int			live;
-	Size		live_bytes;
-} Walk;
-
-/*
- * Takes in one row.  Returns true when the walk can end.
- */
-static bool
-walk_row(Walk *walk, const HloomBucket *bucket, Buffer buf, OffsetNumber off, Size *dead_bytes)
-{
-	Page		page = BufferGetPage(buf);
-	BlockNumber block = BufferGetBlockNumber(buf);
-	HloomRow   *row = hloom_page_row(page, off);
-	Size		capacity = ItemIdGetLength(PageGetItemId(page, off));
-	bool		live = hloom_row_live(row, &walk->judge);
-
-	if (row->hash == (uint32) walk->call->name.hash)
-	{
-		if (!hloom_row_good(row, capacity))
-			hloom_bucket_corrupted(bucket->rel, block, "invalid row");
-		if (hloom_row_names(row, &walk->call->name))
-		{
-			if (live)
-			{
-				walk->held = true;
-				walk->mine = memcmp(&row->owner, &walk->call->owner, sizeof(pg_uuid_t)) == 0;
-				ItemPointerSet(&walk->held_at, block, off);
-				walk->head = *row;
-				walk->capacity = capacity;
-				return true;
-			}
-			if (!(row->flags & HLOOM_ROW_FREE))
-			{
-				ItemPointerSet(&walk->stale, block, off);
-				walk->stale_capacity = capacity;
-			}
-		}
-	}
-	if (live)
-	{
-		walk->live++;
-		walk->live_bytes += MAXALIGN(capacity) + sizeof(ItemIdData);
-	}
-	else
-	{
-		*dead_bytes += MAXALIGN(capacity) + sizeof(ItemIdData);
-		if (!ItemPointerIsValid(&walk->reuse) && capacity >= walk->need &&
-			capacity - walk->need <= MAX_WASTE)
-			ItemPointerSet(&walk->reuse, block, off);
-	}
-	return false;
-}
-
-static bool
-walk_page(Walk *walk, const HloomBucket *bucket, Buffer buf)
-{
-	Page		page = BufferGetPage(buf);
-	BlockNumber block = BufferGetBlockNumber(buf);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	Size		dead_bytes = 0;
-
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (unlikely(!hloom_page_good_item(page, off)))
-			hloom_bucket_corrupted(bucket->rel, block, "invalid row");
-		if (walk_row(walk, bucket, buf, off, &dead_bytes))
-			return true;
-	}
-	if (walk->room == InvalidBlockNumber && PageGetFreeSpace(page) >= walk->need)
-		walk->room = block;
-	if (walk->purge == InvalidBlockNumber && PageGetFreeSpace(page) + dead_bytes >= walk->need)
-		walk->purge = block;
-	walk->last = block;
-	return false;
-}
-
-/*
- * Locks the call's bucket and walks it.  The bucket stays locked.
- */
-static void
-lock_and_walk(Relation rel, const HloomCall *call, Size need, int mode, HloomBucket *bucket,
-			  Walk *walk)
-{
-	Buffer		buf;
-
-	memset(walk, 0, sizeof(Walk));
-	walk->call = call;
-	walk->need = need;
-	walk->room = walk->purge = walk->last = InvalidBlockNumber;
-	ItemPointerSetInvalid(&walk->stale);
-	ItemPointerSetInvalid(&walk->reuse);
-
-	hloom_bucket_lock_hash(rel, call->name.hash, mode, bucket);
-	hloom_bucket_judge(bucket, &walk->judge);
-	buf = bucket->primary;
-	while (BufferIsValid(buf))
-	{
-		if (walk_page(walk, bucket, buf))
-		{
-			hloom_bucket_unlock_block(bucket, buf);
-			break;
-		}
-		buf = hloom_bucket_next(bucket, buf, mode);
-	}
-}
 
 /*
  * Writes the client's address as family byte and address.  Returns the length; 0 without one.
@@ -257,7 +130,7 @@ next_fence(const HloomBucket *bucket, const HloomJudge *judge)
  * when asked.
  */
 static XLogRecPtr
-put_row(const HloomBucket *bucket, const Walk *walk, BlockNumber block, OffsetNumber off,
+put_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, OffsetNumber off,
 		bool purge, const HloomRow *row)
 {
 	GenericXLogState *state = GenericXLogStart(bucket->rel);
@@ -312,7 +185,7 @@ change_head(const HloomBucket *bucket, ItemPointer at, const HloomRow *head)
  * Makes the key's dead row a tombstone, for which the new row is too long.
  */
 static void
-bury_stale(const HloomBucket *bucket, Walk *walk)
+bury_stale(const HloomBucket *bucket, HloomWalk *walk)
 {
 	GenericXLogState *state = GenericXLogStart(bucket->rel);
 	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(&walk->stale),
@@ -328,7 +201,7 @@ bury_stale(const HloomBucket *bucket, Walk *walk)
  * Grants: finds a place for the row and writes it there.
  */
 static XLogRecPtr
-place_row(const HloomBucket *bucket, Walk *walk, const HloomRow *row)
+place_row(const HloomBucket *bucket, HloomWalk *walk, const HloomRow *row)
 {
 	if (ItemPointerIsValid(&walk->stale))
 	{
@@ -351,7 +224,7 @@ place_row(const HloomBucket *bucket, Walk *walk, const HloomRow *row)
  * The owner claims what it holds: same fence, new end, and the texts of this call if they fit.
  */
 static XLogRecPtr
-renew_row(const HloomBucket *bucket, Walk *walk, HloomRow *row)
+renew_row(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
 {
 	ItemPointer at = &walk->held_at;
 
@@ -373,7 +246,7 @@ renew_row(const HloomBucket *bucket, Walk *walk, HloomRow *row)
  * ruled that out.
  */
 static void
-note_change(HloomChange *change, XLogRecPtr lsn, const Walk *walk, bool fresh, bool longer)
+note_change(HloomChange *change, XLogRecPtr lsn, const HloomWalk *walk, bool fresh, bool longer)
 {
 	if (unlikely(XLogRecPtrIsInvalid(lsn)))
 		ereport(ERROR,
@@ -396,18 +269,18 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 	HloomRowSpace space;
 	HloomRow   *row = &space.row;
 	HloomBucket bucket;
-	Walk		walk;
+	HloomWalk		walk;
 	Size		need;
 	XLogRecPtr	lsn;
 
 	form_row(row, call);
 	need = MAXALIGN(hloom_row_size(row));
-	lock_and_walk(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
 	if (!walk.held && unlikely(hloom_split_due(walk.live, walk.live_bytes + need, walk.judge.now)))
 	{
 		hloom_bucket_unlock(&bucket);
 		hloom_split_contained(rel);
-		lock_and_walk(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+		hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
 	}
 	if (walk.held && !walk.mine)
 	{
@@ -440,9 +313,9 @@ bool
 hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
 {
 	HloomBucket bucket;
-	Walk		walk;
+	HloomWalk		walk;
 
-	lock_and_walk(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
 	if (walk.held && walk.mine)
 	{
 		walk.head.flags |= HLOOM_ROW_FREE;
@@ -460,10 +333,10 @@ bool
 hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
 {
 	HloomBucket bucket;
-	Walk		walk;
+	HloomWalk		walk;
 	TimestampTz old_end;
 
-	lock_and_walk(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
 	if (!walk.held || !walk.mine)
 	{
 		hloom_bucket_unlock(&bucket);
@@ -491,9 +364,9 @@ bool
 hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant)
 {
 	HloomBucket bucket;
-	Walk		walk;
+	HloomWalk		walk;
 
-	lock_and_walk(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
+	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
 	hloom_bucket_unlock(&bucket);
 	if (!walk.held || !walk.mine)
 		return false;

@@ -10,7 +10,7 @@
 #include "storage/lockdefs.h"
 #include "utils/rel.h"
 
-/* The access method, filled by lease_am.c; here because its address tells our tables from others. */
+/* The access method, filled by lease_am.c; its address tells our table from others. */
 extern const TableAmRoutine hloom_am_routine;
 
 extern Oid	hloom_table_oid(void);
