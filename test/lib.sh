@@ -264,7 +264,8 @@ hl_descendants() {
 
 # hl_cleanup: end every process and server started below $HL_TMP, then remove it
 hl_cleanup() {
-	local rc=$? pid pids i
+	# A signal may have come in the middle of "IFS= read".
+	local rc=$? pid pids i IFS=$' \t\n'
 	set +e
 	trap - EXIT
 	trap '' HUP INT TERM

@@ -36,7 +36,7 @@ report() {
 	ok) PASSED=$((PASSED + 1)) ;;
 	FAIL) FAILED=$((FAILED + 1)) ;;
 	esac
-	printf '%-10s %-44s %-4s %7ss%s\n' "$1" "$2" "$3" "$4" "${5:+  ($5)}"
+	printf '%-9s %-60s %-4s %7ss%s\n' "$1" "$2" "$3" "$4" "${5:+  ($5)}"
 }
 
 finish() {
@@ -262,10 +262,8 @@ run_drivers() {
 		hl_psql -d postgres -c 'CREATE DATABASE hloom_drivers TEMPLATE template0' &&
 			hl_psql -d hloom_drivers -c 'CREATE EXTENSION hloom_lock'
 	} >"$log" 2>&1 </dev/null || hl_tail "$log"
-	timeout -k 10 480 env PGHOST=127.0.0.1 PGDATABASE=hloom_drivers \
-		"$HL_SRC/test/drivers/run.sh" >"$log" 2>&1 </dev/null &
-	wait $!
 	while IFS= read -r line; do
+		echo "$line" >>"$log"
 		case $line in
 		"ok "[0-9]*) verdict=ok ;;
 		"not ok "[0-9]*) verdict=FAIL ;;
@@ -276,7 +274,8 @@ run_drivers() {
 		report drivers "${line#* - }" "$verdict" "$(since "$start")"
 		start=$(now)
 		[[ $verdict == ok ]] || BROKEN=1
-	done <"$log"
+	done < <(timeout -k 10 480 env PGHOST=127.0.0.1 PGDATABASE=hloom_drivers \
+		"$HL_SRC/test/drivers/run.sh" 2>&1 </dev/null)
 	[[ $count -gt 0 ]] || report drivers drivers FAIL "$(since "$start")" "it printed no result"
 	[[ $count -gt 0 && -z ${BROKEN:-} ]] || HL_TAIL=60 hl_tail "$log"
 	BROKEN=
