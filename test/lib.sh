@@ -66,7 +66,7 @@ hl_apt_install() {
 		mkdir -p "$(dirname "$conf")"
 		echo "create_main_cluster = false" >"$conf"
 	fi
-	DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 \
 		-o Dpkg::Options::=--force-confold install -y -qq --no-install-recommends "$@" \
 		>&2 </dev/null
 }
