@@ -15,7 +15,7 @@
 #define HLOOM_ERRCODE_LOST MAKE_SQLSTATE('L', 'L', '0', '1', '0')
 
 extern char *hloom_error_detail(const HloomCall *call, int attempts);
-extern void hloom_error_reply(HloomReply reply, const HloomCall *call) pg_attribute_noreturn();
-extern void hloom_error_not_built(const char *what) pg_attribute_noreturn();
+pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCall *call);
+pg_noreturn extern void hloom_error_not_built(const char *what);
 
 #endif							/* HLOOM_ERRORS_H */

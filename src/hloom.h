@@ -7,6 +7,11 @@
 
 #include "hloom_provider.h"
 
+/* From 18 under this name. */
+#ifndef pg_noreturn
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 #define HLOOM_EXTENSION "hloom_lock"
 #define HLOOM_TABLE "hloom_leases"
 #define HLOOM_AM "hloom_lease"

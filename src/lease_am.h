@@ -6,7 +6,8 @@
 #define HLOOM_LEASE_AM_H
 
 #include "access/tableam.h"
+#include "hloom.h"
 
-extern void hloom_am_refuse(Relation rel, const char *operation) pg_attribute_noreturn();
+pg_noreturn extern void hloom_am_refuse(Relation rel, const char *operation);
 
 #endif							/* HLOOM_LEASE_AM_H */

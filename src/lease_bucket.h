@@ -40,8 +40,7 @@ hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 		 row->incarnation == judge->incarnation);
 }
 
-extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what)
-			pg_attribute_noreturn();
+pg_noreturn extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what);
 extern HloomMeta *hloom_bucket_meta(Relation rel);
 extern HloomMeta *hloom_bucket_refresh_meta(Relation rel);
 extern Buffer hloom_bucket_lock_meta(Relation rel, int mode);

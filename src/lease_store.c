@@ -118,7 +118,7 @@ next_fence(const HloomBucket *bucket, const HloomJudge *judge)
 {
 	HloomTail  *tail = hloom_page_tail(BufferGetPage(bucket->primary));
 	TimestampTz unix_now = judge->now +
-		(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 
 	if (likely(tail->incarnation == hloom_shared->incarnation))
 		return tail->fence + 1;
@@ -269,7 +269,7 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 	HloomRowSpace space;
 	HloomRow   *row = &space.row;
 	HloomBucket bucket;
-	HloomWalk		walk;
+	HloomWalk	walk;
 	Size		need;
 	XLogRecPtr	lsn;
 
@@ -313,7 +313,7 @@ bool
 hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
 {
 	HloomBucket bucket;
-	HloomWalk		walk;
+	HloomWalk	walk;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
 	if (walk.held && walk.mine)
@@ -333,7 +333,7 @@ bool
 hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
 {
 	HloomBucket bucket;
-	HloomWalk		walk;
+	HloomWalk	walk;
 	TimestampTz old_end;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
@@ -364,7 +364,7 @@ bool
 hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant)
 {
 	HloomBucket bucket;
-	HloomWalk		walk;
+	HloomWalk	walk;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
 	hloom_bucket_unlock(&bucket);
