@@ -1,0 +1,64 @@
+-- What this version does not have says so: nothing is accepted and ignored.  What no version will
+-- have is an error of its own, before that.
+CREATE SCHEMA options;
+SET search_path = options, public;
+
+-- Functions.
+SELECT hl.error($$SELECT * FROM hloom_acquire('options', 'a')$$);
+SELECT hl.error($$CALL hloom_acquire_wait('options', 'a')$$);
+CALL hloom_acquire_wait('options', 'a');
+SELECT call, hl.state(call) FROM unnest(ARRAY[
+	$$SELECT hloom_guard('options', 'a', hl.owner(1))$$,
+	$$SELECT hloom_guard('options', 'a', hl.owner(1)::text)$$,
+	$$SELECT hloom_guard(NULL::hloom_handle)$$,
+	$$SELECT hloom_execute_with_lock('options', 'a', 'SELECT 1')$$,
+	$$SELECT * FROM hloom_query_with_lock('options', 'a', 'SELECT 1') AS t(c int)$$,
+	$$SELECT * FROM hloom_query_with_lock_json('options', 'a', 'SELECT 1')$$,
+	$$SELECT hloom_is_coordinated('options')$$,
+	$$SELECT hloom_release_session()$$,
+	$$SELECT hloom_key_from_sensitive('a')$$,
+	$$SELECT hloom_key_from_sensitive('a', 'secret')$$,
+	$$SELECT hloom_retry_immediate(1)$$,
+	$$SELECT hloom_retry_interval(1, '1 s')$$,
+	$$SELECT hloom_retry_linear(1, '1 s')$$,
+	$$SELECT hloom_retry_exponential(1, '1 s', '2 s')$$,
+	$$SELECT hloom_retry_with_jitter(NULL, '1 s')$$,
+	$$SELECT hloom_retry_delay(NULL, 1)$$,
+	$$SELECT hloom_retry_max_total_delay(NULL)$$,
+	$$SELECT hloom_retry_describe(NULL)$$]) AS call;
+
+-- Options of hloom_try_acquire.
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 s')$$);
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a',
+	retry => ROW('immediate', 1, NULL, NULL, NULL, NULL)::hloom_retry_policy)$$);
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session')$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'transaction')$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session', auto_extend => true)$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session', on_lost => 'cancel')$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 month')$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 us')$$);
+
+-- Values that a lease bound to no session cannot have.
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', auto_extend => true)$$);
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', on_lost => 'cancel')$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'lease', on_lost => 'cancel')$$);
+
+-- Words that are none, in any spelling but the one.
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'forever')$$);
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', on_lost => 'panic')$$);
+SELECT option, hl.state(format($$SELECT * FROM hloom_try_acquire('options', 'a', %s)$$, option))
+FROM unnest(ARRAY['scope => ''''', 'scope => ''Lease''', 'scope => '' lease''', 'scope => ''leases''',
+	'on_lost => ''''', 'on_lost => ''Observe''', 'on_lost => ''canceled''']) AS option;
+
+-- None of these took anything.
+SELECT count(*) FROM hloom_leases WHERE namespace = 'options';
+
+-- The values that there are.
+SELECT key FROM hloom_try_acquire('options', 'a', scope => 'lease', on_lost => 'observe', auto_extend => false);
+-- No time to wait is one attempt, and so is less than that.
+SELECT max_wait, (SELECT count(*) FROM hloom_try_acquire('options', 'a', max_wait => max_wait)) AS busy,
+	(SELECT count(*) FROM hloom_try_acquire('options', 'wait:' || n, max_wait => max_wait)) AS free
+FROM unnest(ARRAY['0', '-1 us', '-1 day', '-1 month']::interval[]) WITH ORDINALITY AS w(max_wait, n);
+
+TRUNCATE hloom_leases;
+DROP SCHEMA options;
