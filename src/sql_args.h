@@ -8,6 +8,8 @@
 #include "fmgr.h"
 #include "hloom.h"
 
+#define HLOOM_HANDLE_FIELDS 7	/* of type hloom_handle */
+
 /* The ways to name a lease one holds. */
 typedef enum HloomArgsForm
 {

@@ -85,8 +85,8 @@ static Datum
 form_handle(FunctionCallInfo fcinfo, const HloomCall *call, const HloomGrant *grant)
 {
 	TupleDesc	desc = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	Datum		values[HLOOM_HANDLE_FIELDS];
+	bool		nulls[HLOOM_HANDLE_FIELDS] = {0};
 	HeapTuple	tuple;
 
 	if (desc->natts != lengthof(values))
