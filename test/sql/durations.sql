@@ -123,4 +123,5 @@ UNION ALL SELECT true WHERE NOT hloom_is_held('durations', 'old', hl.owner(1));
 COMMIT;
 
 TRUNCATE hloom_leases;
+SET client_min_messages = warning;
 DROP SCHEMA durations CASCADE;

@@ -125,4 +125,5 @@ SELECT length(hl.error(format('SELECT * FROM hloom_try_acquire(%L, ''a'')', repe
 	< 300 AS short_message;
 
 TRUNCATE hloom_leases;
+SET client_min_messages = warning;
 DROP SCHEMA keys CASCADE;
