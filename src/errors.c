@@ -53,7 +53,8 @@ hloom_error_reply(HloomReply reply, const HloomCall *call)
 					(errcode(HLOOM_ERRCODE_TIMEOUT),
 					 errmsg("lock provider did not answer in time"),
 					 errdetail_internal("%s", hloom_error_detail(call, 1)),
-					 errhint("See pg_locks for who holds a lock on the lease table.")));
+					 errhint("See pg_locks for a lock on the lease table; a lease must be longer"
+							 " than the wait for table and disk.")));
 			break;
 		default:
 			ereport(ERROR,

@@ -53,6 +53,7 @@ typedef struct HloomCall
 	HloomKey	name;
 	pg_uuid_t	owner;
 	int64		lease;			/* microseconds, > 0; try_acquire and extend */
+	int64		max_lease;		/* no lease is granted longer; extend */
 	TimestampTz requested_at;	/* clock before the call */
 	TimestampTz deadline;		/* the reply is worthless after this instant */
 	HloomScope	scope;
@@ -80,7 +81,10 @@ typedef struct HloomProvider
 	/* YES: was this owner's, now free.  NO: absent, expired or another's. */
 	HloomReply	(*release) (const HloomCall *call);
 
-	/* YES: now ends call->lease after the clock.  lease 0 means the lease last granted. */
+	/*
+	 * YES: now ends call->lease after the clock.  lease 0 means the lease last granted, or
+	 * max_lease if that is shorter.
+	 */
 	HloomReply	(*extend) (const HloomCall *call, HloomGrant *grant);
 
 	/* YES: this owner holds it now.  Writes nothing. */

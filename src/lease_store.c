@@ -326,7 +326,7 @@ hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
 }
 
 /*
- * Lets the owner's lease end call->lease from now (0: as long as last granted).  Returns false
+ * Lets the owner's lease end call->lease from now (0: as long as last granted, within call->max_lease).  Returns false
  * when the owner does not hold it.  On true interrupts are held, as by hloom_store_claim.
  */
 bool
@@ -345,8 +345,7 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 
 	HOLD_INTERRUPTS();
 	old_end = walk.head.expires_at;
-	if (call->lease > 0)
-		walk.head.lease = call->lease;
+	walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
 	walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
 	note_change(change, change_head(&bucket, &walk.held_at, &walk.head), &walk, false,
 				walk.head.expires_at > old_end);

@@ -207,6 +207,7 @@ extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 	call.lease = hloom_args_lease(fcinfo, form == HLOOM_ARGS_HANDLE ? 1 : 3, 0);
 	if (call.lease > 0)
 		call.lease = hloom_time_capped_lease(call.lease);
+	call.max_lease = (int64) hloom_max_lease * 1000;
 	patience = call.lease > 0 ? call.lease : (int64) hloom_default_lease * 1000;
 	call.deadline = hloom_time_add(call.requested_at, patience);
 	switch (hloom_provider_of(&call.name)->extend(&call, &grant))
