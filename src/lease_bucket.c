@@ -24,6 +24,9 @@
 #include "lease_bucket.h"
 #include "shmem.h"
 
+/* More grants than can be lost with the end of WAL. */
+#define FENCE_LEAP ((int64) 1 << 20)
+
 /* rd_amcache: one chunk, as the relation cache requires. */
 typedef struct MetaCache
 {
@@ -142,6 +145,10 @@ hloom_bucket_lock_hash(Relation rel, uint64 hash, int mode, HloomBucket *bucket)
 			return;
 		hloom_bucket_unlock(bucket);
 		meta = hloom_bucket_refresh_meta(rel);
+
+		/* One record sets both, so a metapage read later cannot be behind the stamp. */
+		if (bucket->stamp > meta->maxbucket)
+			hloom_bucket_corrupted(rel, hloom_meta_block(meta, bucket->number), "wrong stamp");
 	}
 }
 
@@ -223,6 +230,28 @@ hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge)
 	judge->incarnation = hloom_shared && !RecoveryInProgress() ? hloom_shared->incarnation : 0;
 	judge->bucket = bucket->number;
 	judge->stamp = bucket->stamp;
+}
+
+/*
+ * Returns the highest fence that a key of the bucket may have got.  The counter is exact under the
+ * server incarnation that wrote it; a later one cannot know what was lost with the end of WAL.
+ */
+int64
+hloom_bucket_fence_floor(const HloomTail *tail)
+{
+	if (tail->incarnation == 0 ||
+		(hloom_shared && tail->incarnation == hloom_shared->incarnation))
+		return tail->fence;
+	return tail->fence + FENCE_LEAP;
+}
+
+/*
+ * Returns the clock as a fence: microseconds since 1970.
+ */
+int64
+hloom_bucket_clock_fence(TimestampTz now)
+{
+	return now + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
 /*

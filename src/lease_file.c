@@ -25,19 +25,13 @@
 #include "lease_file.h"
 #include "lease_split.h"
 #include "lease_table.h"
+#include "shmem.h"
 
 /* A rewrite grows the new file until a bucket has at most this many rows on average. */
 #define ROWS_PER_BUCKET 16
 
-static int64
-clock_fence(void)
-{
-	return GetCurrentTimestamp() +
-		(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 /*
- * Returns the highest fence of the relation's present file.  Pages that cannot be read count as
+ * Returns the highest fence the relation's present file may have given.  Pages that cannot be read count as
  * empty: TRUNCATE is the way out of a damaged file.
  */
 static int64
@@ -49,12 +43,14 @@ highest_fence(Relation rel)
 	for (BlockNumber block = HLOOM_META_BLOCK + 1; block < blocks; block++)
 	{
 		Buffer		buf;
+		Page		page;
 
 		CHECK_FOR_INTERRUPTS();
 		buf = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_ZERO_ON_ERROR, NULL);
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		if (hloom_page_good_kind(BufferGetPage(buf), HLOOM_PAGE_PRIMARY))
-			highest = Max(highest, hloom_page_tail(BufferGetPage(buf))->fence);
+		page = BufferGetPage(buf);
+		if (hloom_page_good_kind(page, HLOOM_PAGE_PRIMARY))
+			highest = Max(highest, hloom_bucket_fence_floor(hloom_page_tail(page)));
 		UnlockReleaseBuffer(buf);
 	}
 	return highest;
@@ -79,12 +75,13 @@ write_first_pages(SMgrRelation smgr, HloomFile file, int64 fence)
 {
 	HloomAlignedBlock block;
 	Page		page = (Page) block.data;
+	uint64		incarnation = hloom_shared ? hloom_shared->incarnation : 0;
 
 	hloom_page_init_meta(page, HLOOM_CHUNK - 1);
 	write_page(smgr, &file, HLOOM_META_BLOCK, page);
 	for (uint32 bucket = 0; bucket < HLOOM_CHUNK; bucket++)
 	{
-		hloom_page_init_primary(page, bucket, HLOOM_CHUNK - 1, fence, 0);
+		hloom_page_init_primary(page, bucket, HLOOM_CHUNK - 1, fence, incarnation);
 		write_page(smgr, &file, HLOOM_META_BLOCK + 1 + bucket, page);
 	}
 
@@ -144,7 +141,7 @@ hloom_file_set_new(Relation rel, const HloomFile *file, char persistence,
 {
 	Oid			origin = table_behind(rel);
 	bool		replaces = !hloom_file_equals(hloom_rel_file(rel), *file);
-	int64		fence = clock_fence();
+	int64		fence = hloom_bucket_clock_fence(GetCurrentTimestamp());
 	SMgrRelation smgr;
 
 	if (persistence != RELPERSISTENCE_PERMANENT)
@@ -169,7 +166,7 @@ hloom_file_set_new(Relation rel, const HloomFile *file, char persistence,
 void
 hloom_file_truncate(Relation rel)
 {
-	int64		fence = Max(clock_fence(), highest_fence(rel));
+	int64		fence = Max(hloom_bucket_clock_fence(GetCurrentTimestamp()), highest_fence(rel));
 
 	RelationTruncate(rel, 0);
 	if (rel->rd_amcache)

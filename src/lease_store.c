@@ -34,9 +34,6 @@
 #include "lease_walk.h"
 #include "shmem.h"
 
-/* What a new incarnation adds at least: more than were granted in a lost tail of WAL. */
-#define FENCE_LEAP ((int64) 1 << 20)
-
 /*
  * Writes the client's address as family byte and address.  Returns the length; 0 without one.
  * Asks core's SQL function once, since the header that declares the connection needs more than
@@ -117,12 +114,10 @@ static int64
 next_fence(const HloomBucket *bucket, const HloomJudge *judge)
 {
 	HloomTail  *tail = hloom_page_tail(BufferGetPage(bucket->primary));
-	TimestampTz unix_now = judge->now +
-	(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 
 	if (likely(tail->incarnation == hloom_shared->incarnation))
 		return tail->fence + 1;
-	return Max(tail->fence + FENCE_LEAP, unix_now);
+	return Max(hloom_bucket_fence_floor(tail) + 1, hloom_bucket_clock_fence(judge->now));
 }
 
 /*
@@ -326,8 +321,9 @@ hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
 }
 
 /*
- * Lets the owner's lease end call->lease from now (0: as long as last granted, within call->max_lease).  Returns false
- * when the owner does not hold it.  On true interrupts are held, as by hloom_store_claim.
+ * Lets the owner's lease end call->lease from now; with 0 as long as last granted, at most
+ * call->max_lease.  Returns false when the owner does not hold it.  On true interrupts are held,
+ * as by hloom_store_claim.
  */
 bool
 hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)

@@ -4,9 +4,10 @@
  *
  * Brings together what an operation needs: the table opened within the call's deadline, one
  * operation of the store, the table closed, then durability.  A grant is confirmed only when it is
- * durable; if the wait for a standby is cut short, or the lease ran out meanwhile, it is given
- * back here, with interrupts held since before the page change, so that nothing is left held that
- * nobody knows of.  A renewal is not given back: the owner counts on the lease it had.
+ * durable; if the wait for a standby is cut short, the statement is cancelled or the lease runs
+ * out meanwhile, it is given back here, with interrupts held since before the page change, so that
+ * nothing is left held that nobody knows of.  A renewal is not given back: the owner counts on the
+ * lease it had.
  */
 #include "postgres.h"
 
@@ -57,8 +58,10 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 	}
 	hloom_table_close(rel, RowExclusiveLock);
 	hloom_durable_test_point(HLOOM_POINT_GRANTED);
-	if (!hloom_durable_wait(change.lsn, saved, change.at) ||
-		GetCurrentTimestamp() >= call->deadline)
+
+	/* Who was told to stop meanwhile will not hear of the grant. */
+	if (!hloom_durable_wait(change.lsn, saved, change.at) || QueryCancelPending ||
+		ProcDiePending || GetCurrentTimestamp() >= call->deadline)
 	{
 		if (change.fresh)
 			give_back(call);
