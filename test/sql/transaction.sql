@@ -174,7 +174,7 @@ SELECT writes_wal($$SELECT hloom_extend('transaction', 'wal', hl.owner(1))$$) AS
 	writes_wal($$SELECT hloom_release('transaction', 'wal', hl.owner(1))$$) AS release_won,
 	writes_wal($$SELECT hloom_release('transaction', 'wal', hl.owner(1))$$, 3) AS released_again;
 
--- Temporary objects, prepared transactions and the like do not mind.
+-- Taken where the rows are kept for later; DISCARD ALL, which a pooler sends, takes nothing away.
 CREATE TEMP TABLE work AS SELECT key FROM hloom_try_acquire('transaction', 'ctas', owner => hl.owner(1));
 TABLE work;
 DECLARE held CURSOR WITH HOLD FOR SELECT key FROM hloom_try_acquire('transaction', 'cursor', owner => hl.owner(1));
