@@ -2,8 +2,9 @@
  * lease_ddl.c
  *	  DDL that would break the lease table and reaches no callback of its access method.
  *
- * ADD COLUMN changes only catalogs, and SET ACCESS METHOD writes into a table of another method.
- * Both create an object, which core tells an object access hook of.
+ * Changes of columns touch only catalogs, or fail in the middle with a message about something
+ * else; SET ACCESS METHOD writes into a table of another method.  Core tells an object access hook
+ * of the objects they create and alter.  The extension's own scripts may change columns.
  */
 #include "postgres.h"
 
@@ -12,6 +13,7 @@
 #include "access/table.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -26,17 +28,17 @@
 static object_access_hook_type prev_object_access = NULL;
 
 /*
- * Raises when an existing relation gets a column and is ours.
+ * Raises when a column of our table is added or altered.
  */
 static void
-check_new_column(Oid relid)
+check_column(Oid relid, const char *operation)
 {
-	Relation	rel = RelationIdGetRelation(relid);
+	Relation	rel;
 
-	if (rel == NULL)
+	if (creating_extension || IsBinaryUpgrade || (rel = RelationIdGetRelation(relid)) == NULL)
 		return;
-	if (hloom_table_is_ours(rel) && !IsBinaryUpgrade)
-		hloom_am_refuse(rel, "ALTER TABLE ADD COLUMN");
+	if (hloom_table_is_ours(rel))
+		hloom_am_refuse(rel, operation);
 	RelationClose(rel);
 }
 
@@ -81,12 +83,14 @@ look_at_object(ObjectAccessType access, Oid class, Oid object, int sub, void *ar
 {
 	if (prev_object_access)
 		prev_object_access(access, class, object, sub, arg);
-	if (access != OAT_POST_CREATE || class != RelationRelationId)
+	if (class != RelationRelationId)
 		return;
-	if (sub > 0)
-		check_new_column(object);
-	else
+	if (access == OAT_POST_CREATE && sub == 0)
 		check_new_relation(object);
+	else if (access == OAT_POST_CREATE)
+		check_column(object, "ALTER TABLE ADD COLUMN");
+	else if (access == OAT_POST_ALTER && sub > 0)
+		check_column(object, "ALTER TABLE ALTER COLUMN");
 }
 
 /*

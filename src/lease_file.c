@@ -31,8 +31,8 @@
 #define ROWS_PER_BUCKET 16
 
 /*
- * Returns the highest fence the relation's present file may have given.  Pages that cannot be read count as
- * empty: TRUNCATE is the way out of a damaged file.
+ * Returns the highest fence the relation's present file may have given.  Pages that cannot be read
+ * count as empty: TRUNCATE is the way out of a damaged file.
  */
 static int64
 highest_fence(Relation rel)
