@@ -57,6 +57,6 @@ printf 'acquire + release, %d live leases: %d instructions\n' "$live" \
 	$(((twice - once) / pairs))
 if command -v callgrind_annotate >/dev/null; then
 	callgrind_annotate "$HL_TMP/tmp/callgrind.$((2 * pairs))" | grep -v '^--' |
-		grep -m 15 '%).*hloom_lock' || true
+		grep '%).*hloom_lock' | sed -n '1,15{s| [^ ]*/src/| src/|;s| \[.*||;p}'
 fi
 [[ -z ${CALLGRIND_OUT:-} ]] || cp "$HL_TMP/tmp/callgrind.$((2 * pairs))" "$CALLGRIND_OUT"
