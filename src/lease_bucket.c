@@ -24,7 +24,10 @@
 #include "lease_bucket.h"
 #include "shmem.h"
 
-/* More grants than can be lost with the end of WAL. */
+/*
+ * More grants than can be lost with the end of WAL; about a second.  A counter may be ahead of the
+ * clock by as much.
+ */
 #define FENCE_LEAP ((int64) 1 << 20)
 
 /* rd_amcache: one chunk, as the relation cache requires. */
@@ -233,25 +236,32 @@ hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge)
 }
 
 /*
- * Returns the highest fence that a key of the bucket may have got.  The counter is exact under the
- * server incarnation that wrote it; a later one cannot know what was lost with the end of WAL.
- */
-int64
-hloom_bucket_fence_floor(const HloomTail *tail)
-{
-	if (tail->incarnation == 0 ||
-		(hloom_shared && tail->incarnation == hloom_shared->incarnation))
-		return tail->fence;
-	return tail->fence + FENCE_LEAP;
-}
-
-/*
- * Returns the clock as a fence: microseconds since 1970.
+ * Returns the clock as a fence: microseconds since 1970, and FENCE_LEAP.
  */
 int64
 hloom_bucket_clock_fence(TimestampTz now)
 {
-	return now + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	return now + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY + FENCE_LEAP;
+}
+
+/*
+ * Returns the fence of the bucket's next grant.
+ *
+ * The counter is exact under the server incarnation that wrote it.  A later one cannot know what
+ * was lost with the end of WAL (synchronous_commit = off, a failover), so it starts from the clock:
+ * grants are fewer than microseconds, so whatever an earlier incarnation made of its own clock is
+ * below, lost or not.  Were the start only at counter + FENCE_LEAP, two incarnations that begin
+ * from the same durable page would give the same fences.  That is left for a clock set back.
+ */
+int64
+hloom_bucket_next_fence(const HloomTail *tail, TimestampTz now)
+{
+	int64		clock;
+
+	if (likely(hloom_shared && tail->incarnation == hloom_shared->incarnation))
+		return tail->fence + 1;
+	clock = hloom_bucket_clock_fence(now);
+	return clock > tail->fence ? clock : tail->fence + FENCE_LEAP;
 }
 
 /*

@@ -52,8 +52,8 @@ extern Buffer hloom_bucket_lock_block(const HloomBucket *bucket, BlockNumber blo
 extern void hloom_bucket_unlock_block(const HloomBucket *bucket, Buffer buf);
 extern Buffer hloom_bucket_next(const HloomBucket *bucket, Buffer buf, int mode);
 extern void hloom_bucket_check_items(const HloomBucket *bucket, Buffer buf);
-extern int64 hloom_bucket_fence_floor(const HloomTail *tail);
 extern int64 hloom_bucket_clock_fence(TimestampTz now);
+extern int64 hloom_bucket_next_fence(const HloomTail *tail, TimestampTz now);
 extern void hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge);
 extern XLogRecPtr hloom_bucket_append(const HloomBucket *bucket, BlockNumber tail,
 									  const HloomRow *row, uint64 incarnation);

@@ -13,6 +13,7 @@
 #include "access/table.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
@@ -43,39 +44,67 @@ check_column(Oid relid, const char *operation)
 }
 
 /*
- * Raises when a rewrite's transient table stands for the lease table but has another method.  The
- * row of pg_class is not visible to the command that wrote it, hence SnapshotSelf.
+ * Raises when the table is ours and is not kept by this method.
+ */
+static void
+check_table(Oid relid, Oid method, const char *operation)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+
+	if (rel == NULL)
+		return;
+	if (hloom_table_is_ours(rel) && rel->rd_rel->relam != method)
+		hloom_am_refuse(rel, operation);
+	RelationClose(rel);
+}
+
+/*
+ * Returns a copy of a new relation's row in a catalog.  It is not visible yet to the command that
+ * wrote it, hence SnapshotSelf.
+ */
+static HeapTuple
+find_new_row(Oid catalog_id, Oid index_id, AttrNumber column, Oid relid)
+{
+	Relation	catalog = table_open(catalog_id, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, index_id, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return tuple;
+}
+
+/*
+ * Raises when the new relation is the transient table of a rewrite of our table into another
+ * method, or an index of our table.  CREATE INDEX CONCURRENTLY would leave an invalid one.
  */
 static void
 check_new_relation(Oid relid)
 {
-	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
-	Oid			origin = InvalidOid;
-	Oid			method = InvalidOid;
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-	Relation	table;
+	HeapTuple	tuple = find_new_row(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid, relid);
+	Form_pg_class row;
+	Oid			origin;
 
-	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, ClassOidIndexId, true, SnapshotSelf, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_class row = (Form_pg_class) GETSTRUCT(tuple);
-
-		method = row->relam;
-		if (row->relkind == RELKIND_RELATION)
-			(void) sscanf(NameStr(row->relname), "pg_temp_%u", &origin);
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-
-	if (!OidIsValid(origin) || (table = RelationIdGetRelation(origin)) == NULL)
+	if (!HeapTupleIsValid(tuple))
 		return;
-	if (hloom_table_is_ours(table) && table->rd_rel->relam != method)
-		hloom_am_refuse(table, "ALTER TABLE SET ACCESS METHOD");
-	RelationClose(table);
+	row = (Form_pg_class) GETSTRUCT(tuple);
+	if (row->relkind == RELKIND_RELATION &&
+		sscanf(NameStr(row->relname), "pg_temp_%u", &origin) == 1)
+		check_table(origin, row->relam, "ALTER TABLE SET ACCESS METHOD");
+	if (row->relkind == RELKIND_INDEX)
+	{
+		HeapTuple	index = find_new_row(IndexRelationId, IndexRelidIndexId,
+										 Anum_pg_index_indexrelid, relid);
+
+		if (HeapTupleIsValid(index))
+			check_table(((Form_pg_index) GETSTRUCT(index))->indrelid, InvalidOid, "CREATE INDEX");
+	}
 }
 
 static void

@@ -4,8 +4,8 @@
  *
  * Core calls these with AccessExclusiveLock on the table, so no bucket lock is contended here.
  * Fences outlive their file: the counters of a new one start at the highest of the old file and
- * the clock in microseconds, which also covers files that are gone (CREATE EXTENSION, restore) and
- * stays below 2^53 for a long time, so that every client can hold it.
+ * the clock, which also covers files that are gone (CREATE EXTENSION, restore); microseconds stay
+ * below 2^53 for two centuries, so that every client can hold them.
  */
 #include "postgres.h"
 
@@ -31,13 +31,14 @@
 #define ROWS_PER_BUCKET 16
 
 /*
- * Returns the highest fence the relation's present file may have given.  Pages that cannot be read
+ * Returns a fence above all that the relation's present file gave.  Pages that cannot be read
  * count as empty: TRUNCATE is the way out of a damaged file.
  */
 static int64
 highest_fence(Relation rel)
 {
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+	TimestampTz now = GetCurrentTimestamp();
 	int64		highest = 0;
 
 	for (BlockNumber block = HLOOM_META_BLOCK + 1; block < blocks; block++)
@@ -50,7 +51,7 @@ highest_fence(Relation rel)
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buf);
 		if (hloom_page_good_kind(page, HLOOM_PAGE_PRIMARY))
-			highest = Max(highest, hloom_bucket_fence_floor(hloom_page_tail(page)));
+			highest = Max(highest, hloom_bucket_next_fence(hloom_page_tail(page), now));
 		UnlockReleaseBuffer(buf);
 	}
 	return highest;

@@ -199,8 +199,11 @@ void
 hloom_scan_store(HloomScan *scan, int index, TupleTableSlot *slot)
 {
 	MemoryContext old = MemoryContextSwitchTo(scan->context);
-	HeapTuple	tuple = hloom_tuple_form(scan->base.rs_rd, &scan->rows[index]);
+	bool		analyze = (scan->base.rs_flags & SO_TYPE_ANALYZE) != 0;
+	HeapTuple	tuple;
 
+	/* What ANALYZE sees, which runs as the table's owner, ends in pg_stats for others to read. */
+	tuple = hloom_tuple_form(scan->base.rs_rd, &scan->rows[index], analyze);
 	MemoryContextSwitchTo(old);
 	ExecStoreHeapTuple(tuple, slot, false);
 }

@@ -12,8 +12,7 @@
  * made by purging, or a new page of the chain, in this order.
  *
  * The fence is the bucket's counter, so it grows for each of its keys whatever happens to their
- * rows.  The first grant under another server incarnation leaps, since the counter on the page
- * may have lost its last steps in a crash or a failover.
+ * rows, and leaps with the first grant under another server incarnation (lease_bucket.c).
  *
  * Knows no table lookup, no transaction and no provider.
  */
@@ -105,19 +104,6 @@ form_row(HloomRow *row, const HloomCall *call)
 	row->addr_len = client_address(to);
 	to += row->addr_len;
 	memset(to, 0, MAXALIGN(hloom_row_size(row)) - hloom_row_size(row));
-}
-
-/*
- * Returns the fence of the next grant in the locked bucket.
- */
-static int64
-next_fence(const HloomBucket *bucket, const HloomJudge *judge)
-{
-	HloomTail  *tail = hloom_page_tail(BufferGetPage(bucket->primary));
-
-	if (likely(tail->incarnation == hloom_shared->incarnation))
-		return tail->fence + 1;
-	return Max(hloom_bucket_fence_floor(tail) + 1, hloom_bucket_clock_fence(judge->now));
 }
 
 /*
@@ -290,7 +276,8 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 	else
 	{
 		row->granted_at = walk.judge.now;
-		row->fence = next_fence(&bucket, &walk.judge);
+		row->fence = hloom_bucket_next_fence(hloom_page_tail(BufferGetPage(bucket.primary)),
+											 walk.judge.now);
 		lsn = place_row(&bucket, &walk, row);
 	}
 	note_change(change, lsn, &walk, !walk.held, true);

@@ -172,10 +172,11 @@ fill_texts(const HloomRow *row, Datum *values, bool *nulls)
 }
 
 /*
- * Returns the row as a tuple of the table, palloc'd, as the current user may see it.
+ * Returns the row as a tuple of the table, palloc'd, as the current user may see it; with
+ * hide_owner, as anybody may.
  */
 HeapTuple
-hloom_tuple_form(Relation rel, const HloomCopy *copy)
+hloom_tuple_form(Relation rel, const HloomCopy *copy, bool hide_owner)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	const HloomRow *row = copy->row;
@@ -185,7 +186,7 @@ hloom_tuple_form(Relation rel, const HloomCopy *copy)
 
 	fill_texts(row, values, nulls);
 	values[COL_OWNER] = UUIDPGetDatum(&row->owner);
-	nulls[COL_OWNER] = !sees_owner(rel, row);
+	nulls[COL_OWNER] = hide_owner || !sees_owner(rel, row);
 	values[COL_OWNER_TAG] = owner_tag(&row->owner);
 	values[COL_FENCE] = Int64GetDatum(row->fence);
 	values[COL_MODE] = CStringGetTextDatum("exclusive");

@@ -17,6 +17,6 @@ typedef struct HloomCopy
 } HloomCopy;
 
 extern void hloom_tuple_check_columns(Relation rel);
-extern HeapTuple hloom_tuple_form(Relation rel, const HloomCopy *copy);
+extern HeapTuple hloom_tuple_form(Relation rel, const HloomCopy *copy, bool hide_owner);
 
 #endif							/* HLOOM_LEASE_TUPLE_H */
