@@ -1,0 +1,9 @@
+#!/bin/sh
+# Builds and runs bucket.c against the headers of the server under test.
+set -eu
+cd "$(dirname "$0")"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+${CC:-cc} -std=gnu99 -O2 -D_GNU_SOURCE -I../../src -I"$(${PG_CONFIG:-pg_config} --includedir-server)" \
+	-o "$out/bucket" bucket.c
+"$out/bucket"
