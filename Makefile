@@ -102,7 +102,7 @@ indent-check:	## show what indent would change
 bench:	## measure against a private server
 	@'$(TOP)/test/bench/run.sh'
 
-demo:	## two sessions, one lock: the shortest tour, on a private server
+demo:	## eight clients settle 400 invoices, with the lock and without it
 	@'$(TOP)/test/demo/run.sh'
 
 dist:	## hloom_lock-VERSION.zip from the last commit
