@@ -206,7 +206,7 @@ RESET application_name;
 
 -- After its end a lease is nobody's, also while nobody took the key.
 SELECT fence AS fence1
-FROM hloom_try_acquire('calls', 'short', '50 ms', owner => hl.owner(1)) \gset
+FROM hloom_try_acquire('calls', 'short', '200 ms', owner => hl.owner(1)) \gset
 SELECT hl.wait_until_free('calls', 'short');
 SELECT hloom_is_held('calls', 'short', hl.owner(1)) AS held,
 	hloom_remaining('calls', 'short', hl.owner(1)) AS remaining,
@@ -215,7 +215,7 @@ SELECT hloom_is_held('calls', 'short', hl.owner(1)) AS held,
 	(SELECT count(*) FROM hloom_leases WHERE namespace = 'calls' AND key = 'short') AS shown;
 -- Its old owner gets a new fence, too: somebody may have been there in between.
 SELECT fence > :fence1 AS grown, fence AS fence2
-FROM hloom_try_acquire('calls', 'short', '50 ms', owner => hl.owner(1)) \gset
+FROM hloom_try_acquire('calls', 'short', '200 ms', owner => hl.owner(1)) \gset
 SELECT hl.wait_until_free('calls', 'short');
 SELECT :'grown' AS grown, fence > :fence2 AS grown_again
 FROM hloom_try_acquire('calls', 'short', owner => hl.owner(2));

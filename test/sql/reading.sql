@@ -130,7 +130,7 @@ SELECT count(*) BETWEEN 1 AND 20 AS ends FROM hloom_leases AS l,
 -- Released and expired ones are not shown.
 TRUNCATE hloom_leases;
 SELECT key FROM hloom_try_acquire('reading', 'gone', owner => hl.owner(1));
-SELECT key FROM hloom_try_acquire('reading', 'over', '30 ms', owner => hl.owner(1));
+SELECT key FROM hloom_try_acquire('reading', 'over', '200 ms', owner => hl.owner(1));
 SELECT key FROM hloom_try_acquire('reading', 'live', owner => hl.owner(1));
 SELECT hloom_release('reading', 'gone', hl.owner(1));
 SELECT hl.wait_until_free('reading', 'over');

@@ -1,0 +1,17 @@
+-- What a call answers, and warns of, while the table is locked by somebody else: by this session,
+-- for a second one, since a warning cannot be caught and its DETAIL tells how long the call waited.
+SELECT current_database() AS db \gset
+\setenv PGDATABASE :db
+SELECT key FROM hloom_try_acquire('warnings', 'a', '4 min', owner => hl.owner(1));
+BEGIN;
+LOCK TABLE hloom_leases IN ACCESS EXCLUSIVE MODE;
+-- Not known whether it was given back.
+\! psql -X -q -v VERBOSITY=terse -P null=NULL -c "SET lock_timeout = '100ms'" -c "SELECT hloom_release('warnings', 'a', hl.owner(1))"
+-- Not extended; that is not a loss.
+\! psql -X -q -v VERBOSITY=terse -c "SET lock_timeout = '100ms'" -c "SELECT hloom_extend('warnings', 'a', hl.owner(1), '1 min')"
+\! psql -X -q -v VERBOSITY=sqlstate -c "SET lock_timeout = '100ms'" -c "SELECT hloom_extend('warnings', 'a', hl.owner(1), '1 min')"
+-- Nothing to warn of where there is an error.
+\! psql -X -q -v VERBOSITY=terse -c "SET lock_timeout = '100ms'" -c "SELECT hloom_is_held('warnings', 'a', hl.owner(1))"
+COMMIT;
+SELECT hloom_is_held('warnings', 'a', hl.owner(1)) AS held, lease FROM hloom_leases WHERE key = 'a';
+TRUNCATE hloom_leases;
