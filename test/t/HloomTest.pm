@@ -146,16 +146,21 @@ sub state_of
 
 # start_sql($node, $sql [, $application]): runs a script in a session of its own, which ends at the
 # first error; goes on at once.  finish_sql waits for its end: (stdout, stderr, status of psql).
+my $scripts = 0;
+
 sub start_sql
 {
 	my ($node, $sql, $application) = @_;
-	my $run = { sql => $sql, out => '', err => '' };
+	my $run = { out => '', err => '' };
+	# From a file, since text fed through a pipe would arrive only while somebody waits for the end.
+	my $file = sprintf('%s/script-%d.sql', $node->basedir, $scripts++);
+	append_to_file($file, $sql);
 	local $ENV{PGAPPNAME} = $application || 'test';
 	my @command = (
 		$node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'),
-		'-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose', '-f', '-');
+		'-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose', '-f', $file);
 	$run->{handle} = IPC::Run::start(
-		\@command, '<', \$run->{sql}, '>', \$run->{out}, '2>', \$run->{err},
+		\@command, '<', \'', '>', \$run->{out}, '2>', \$run->{err},
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	return $run;
 }
