@@ -3,7 +3,7 @@
  *	  One lease of an open lease table: claim, release, extend, look.
  *
  * An operation locks the key's bucket, reads the clock under that lock, walks the chain, and
- * makes at most one change by Generic WAL.  An operation that is refused writes nothing.  The
+ * makes at most one change.  An operation that is refused writes nothing.  The
  * locks are gone when it returns; making the change durable is the caller's (durable.c).
  *
  * For one key there is at most one live row.  A claim overwrites the dead row of its key where it
@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "lease_bucket.h"
+#include "lease_delta.h"
 #include "lease_split.h"
 #include "lease_store.h"
 #include "lease_time.h"
@@ -107,12 +108,11 @@ form_row(HloomRow *row, const HloomCall *call)
 }
 
 /*
- * Puts the row over the item at off, or adds it when off is invalid, after a purge of the page
- * when asked.
+ * Adds a row to a page of the chain, after a purge when asked.
  */
 static XLogRecPtr
-put_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, OffsetNumber off,
-		bool purge, const HloomRow *row)
+add_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, bool purge,
+		const HloomRow *row)
 {
 	GenericXLogState *state = GenericXLogStart(bucket->rel);
 	Buffer		buf = hloom_bucket_lock_block(bucket, block, BUFFER_LOCK_EXCLUSIVE);
@@ -127,14 +127,7 @@ put_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, Off
 		hloom_bucket_check_items(bucket, buf);
 		hloom_bucket_purge_page(page, &walk->judge);
 	}
-	if (OffsetNumberIsValid(off))
-	{
-		HloomTail  *tail = hloom_page_tail(page);
-
-		memcpy(hloom_page_row(page, off), row, hloom_row_size(row));
-		tail->earliest = Min(tail->earliest, row->expires_at);
-	}
-	else if (!hloom_page_add(page, row))
+	if (!hloom_page_add(page, row))
 		hloom_bucket_corrupted(bucket->rel, block, "wrong free space");
 	hloom_page_note_fence(primary, row->fence, hloom_shared->incarnation);
 	lsn = GenericXLogFinish(state);
@@ -143,39 +136,33 @@ put_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, Off
 }
 
 /*
- * Changes the fixed part of the row at a place.
+ * Overwrites the first size bytes of the row at a place.  A fence above the bucket's counter
+ * becomes its counter.
  */
 static XLogRecPtr
-change_head(const HloomBucket *bucket, ItemPointer at, const HloomRow *head)
+overwrite_row(const HloomBucket *bucket, ItemPointer at, const HloomRow *row, Size size)
 {
-	GenericXLogState *state = GenericXLogStart(bucket->rel);
+	HloomDelta	delta = {0};
 	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(at),
 											  BUFFER_LOCK_EXCLUSIVE);
-	Page		page = GenericXLogRegisterBuffer(state, buf, 0);
+	Page		page = BufferGetPage(buf);
 	HloomTail  *tail = hloom_page_tail(page);
+	HloomTail  *counter = hloom_page_tail(BufferGetPage(bucket->primary));
+	TimestampTz earliest = Min(tail->earliest, row->expires_at);
 	XLogRecPtr	lsn;
 
-	memcpy(hloom_page_row(page, ItemPointerGetOffsetNumber(at)), head, offsetof(HloomRow, texts));
-	tail->earliest = Min(tail->earliest, head->expires_at);
-	lsn = GenericXLogFinish(state);
+	hloom_delta_set(&delta, buf, hloom_page_row(page, ItemPointerGetOffsetNumber(at)), row, size);
+	hloom_delta_set(&delta, buf, &tail->earliest, &earliest, sizeof(earliest));
+	if (row->fence > counter->fence)
+	{
+		hloom_delta_set(&delta, bucket->primary, &counter->fence, &row->fence,
+						sizeof(row->fence));
+		hloom_delta_set(&delta, bucket->primary, &counter->incarnation,
+						&hloom_shared->incarnation, sizeof(counter->incarnation));
+	}
+	lsn = hloom_delta_finish(bucket->rel, &delta);
 	hloom_bucket_unlock_block(bucket, buf);
 	return lsn;
-}
-
-/*
- * Makes the key's dead row a tombstone, for which the new row is too long.
- */
-static void
-bury_stale(const HloomBucket *bucket, HloomWalk *walk)
-{
-	GenericXLogState *state = GenericXLogStart(bucket->rel);
-	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(&walk->stale),
-											  BUFFER_LOCK_EXCLUSIVE);
-	Page		page = GenericXLogRegisterBuffer(state, buf, 0);
-
-	hloom_page_row(page, ItemPointerGetOffsetNumber(&walk->stale))->flags |= HLOOM_ROW_FREE;
-	GenericXLogFinish(state);
-	hloom_bucket_unlock_block(bucket, buf);
 }
 
 /*
@@ -187,17 +174,18 @@ place_row(const HloomBucket *bucket, HloomWalk *walk, const HloomRow *row)
 	if (ItemPointerIsValid(&walk->stale))
 	{
 		if (walk->stale_capacity >= hloom_row_size(row))
-			return put_row(bucket, walk, ItemPointerGetBlockNumber(&walk->stale),
-						   ItemPointerGetOffsetNumber(&walk->stale), false, row);
-		bury_stale(bucket, walk);
+			return overwrite_row(bucket, &walk->stale, row, hloom_row_size(row));
+
+		/* Too short for the new row, but not to come to life again. */
+		walk->stale_head.flags |= HLOOM_ROW_FREE;
+		overwrite_row(bucket, &walk->stale, &walk->stale_head, offsetof(HloomRow, texts));
 	}
 	if (ItemPointerIsValid(&walk->reuse))
-		return put_row(bucket, walk, ItemPointerGetBlockNumber(&walk->reuse),
-					   ItemPointerGetOffsetNumber(&walk->reuse), false, row);
+		return overwrite_row(bucket, &walk->reuse, row, hloom_row_size(row));
 	if (walk->room != InvalidBlockNumber)
-		return put_row(bucket, walk, walk->room, InvalidOffsetNumber, false, row);
+		return add_row(bucket, walk, walk->room, false, row);
 	if (walk->purge != InvalidBlockNumber)
-		return put_row(bucket, walk, walk->purge, InvalidOffsetNumber, true, row);
+		return add_row(bucket, walk, walk->purge, true, row);
 	return hloom_bucket_append(bucket, walk->last, row, hloom_shared->incarnation);
 }
 
@@ -212,14 +200,13 @@ renew_row(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
 	row->fence = walk->head.fence;
 	row->granted_at = walk->head.granted_at;
 	if (hloom_row_size(row) <= walk->capacity)
-		return put_row(bucket, walk, ItemPointerGetBlockNumber(at),
-					   ItemPointerGetOffsetNumber(at), false, row);
+		return overwrite_row(bucket, at, row, hloom_row_size(row));
 	row->ns_len = walk->head.ns_len;
 	row->key_len = walk->head.key_len;
 	row->note_len = walk->head.note_len;
 	row->app_len = walk->head.app_len;
 	row->addr_len = walk->head.addr_len;
-	return change_head(bucket, at, row);
+	return overwrite_row(bucket, at, row, offsetof(HloomRow, texts));
 }
 
 /*
@@ -301,7 +288,8 @@ hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
 	if (walk.held && walk.mine)
 	{
 		walk.head.flags |= HLOOM_ROW_FREE;
-		note_change(change, change_head(&bucket, &walk.held_at, &walk.head), &walk, false, false);
+		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
+										  offsetof(HloomRow, texts)), &walk, false, false);
 	}
 	hloom_bucket_unlock(&bucket);
 	return walk.held && walk.mine;
@@ -330,7 +318,8 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 	old_end = walk.head.expires_at;
 	walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
 	walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
-	note_change(change, change_head(&bucket, &walk.held_at, &walk.head), &walk, false,
+	note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
+									  offsetof(HloomRow, texts)), &walk, false,
 				walk.head.expires_at > old_end);
 	hloom_bucket_unlock(&bucket);
 	grant->fence = walk.head.fence;

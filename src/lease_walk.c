@@ -45,6 +45,7 @@ walk_row(HloomWalk *walk, const HloomBucket *bucket, Buffer buf, OffsetNumber of
 			if (!(row->flags & HLOOM_ROW_FREE))
 			{
 				ItemPointerSet(&walk->stale, block, off);
+				walk->stale_head = *row;
 				walk->stale_capacity = capacity;
 			}
 		}

@@ -22,6 +22,7 @@ typedef struct HloomWalk
 	Size		capacity;
 
 	ItemPointerData stale;		/* the key's dead row that is no tombstone */
+	HloomRow	stale_head;		/* its fixed part */
 	Size		stale_capacity;
 	ItemPointerData reuse;		/* a dead row whose place fits */
 	BlockNumber room;			/* a page with room */
