@@ -118,6 +118,7 @@ SELECT count(*) FROM hloom_try_acquire('calls', 'text', owner => '00000000-0000-
 SELECT hloom_is_held('calls', 'text', '00000000-0000-4000-8000-00000000000a') AS lower,
 	hloom_is_held('calls', 'text', '{00000000-0000-4000-8000-00000000000A}') AS braces,
 	hloom_release('calls', 'text', '0000000000004000800000000000000a') AS bare;
+-- What is no token is not repeated in the message either: it may be most of one.
 SELECT hl.error($$SELECT hloom_release('calls', 'a', 'nobody'::text)$$);
 SELECT hl.error($$SELECT hloom_extend('calls', 'a', ''::text)$$);
 SELECT hl.state($$SELECT hloom_is_held('calls', 'a', 'nobody'::text)$$),
@@ -154,6 +155,7 @@ SELECT hl.error($$SELECT hloom_release(ROW(NULL, 'a', hl.owner(1), 1, '1 s', now
 SELECT hl.error($$SELECT hloom_extend(ROW('calls', NULL, hl.owner(1), 1, '1 s', now(), true)::hloom_handle)$$);
 SELECT hl.error($$SELECT hloom_is_held(ROW('calls', 'a', NULL, 1, '1 s', now(), true)::hloom_handle)$$);
 SELECT hl.error($$SELECT hloom_remaining(ROW('calls', NULL, NULL, 1, '1 s', now(), true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_release(ROW(NULL, NULL, NULL, 1, '1 s', now(), true)::hloom_handle)$$);
 
 -- A NULL namespace, key or owner is an error in every form: nothing is ever not locked silently.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire(NULL, 'a')$$);

@@ -66,7 +66,12 @@ RESET hloom_lock.max_lease;
 -- A limit raised lets longer ones through; a day is 24 hours.
 SET hloom_lock.max_lease = '20d';
 SELECT lease, lease = '48 h' AS two_days FROM hloom_try_acquire('durations', 'days', '2 days');
+-- Extending without a length repeats the lease, within the limit of now.
+SELECT lease FROM hloom_try_acquire('durations', 'repeat', '1 h', owner => hl.owner(1));
 RESET hloom_lock.max_lease;
+SELECT hloom_extend('durations', 'repeat', hl.owner(1)) AS extended;
+SELECT lease <= '5 min' AS within_limit, expires_at - clock_timestamp() <= '5 min' AS ends_within_limit
+FROM hloom_leases WHERE namespace = 'durations' AND key = 'repeat';
 
 -- lease_end is the request plus the lease by the clock, whatever the time zone makes of a day:
 -- the night of each of these days has 23 or 25 hours somewhere.

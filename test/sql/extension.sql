@@ -18,6 +18,8 @@ SET search_path = public;
 SELECT locks.hloom_release('extension', 'a', '00000000-0000-4000-8000-000000000001') AS released;
 DROP TABLE public.hloom_leases;
 ALTER EXTENSION hloom_lock SET SCHEMA public;
+VACUUM FULL locks.hloom_leases;
+TRUNCATE locks.hloom_leases;
 
 -- Its parts cannot be dropped one by one.
 DROP TABLE locks.hloom_leases;

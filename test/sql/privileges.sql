@@ -37,6 +37,12 @@ SELECT key FROM hloom_leases WHERE owner = hl.owner(2);
 SELECT count(*) FROM hloom_leases AS l WHERE l::text LIKE '%' || hl.owner(2) || '%' OR row_to_json(l)::text LIKE '%' || hl.owner(2) || '%';
 COPY (SELECT owner FROM hloom_leases) TO STDOUT;
 SELECT hl.state('TRUNCATE hloom_leases') AS truncate, hl.state('DELETE FROM hloom_leases') AS delete;
+-- Nor by what ANALYZE, which runs as the table's owner, keeps of the table.
+RESET ROLE;
+ANALYZE hloom_leases;
+SET ROLE regress_hloom_watcher;
+SELECT attname, null_frac, most_common_vals IS NULL AND histogram_bounds IS NULL AS nothing_kept
+FROM pg_stats WHERE tablename = 'hloom_leases' AND attname = 'owner';
 -- Its own lease it knows.
 SELECT key FROM hloom_try_acquire('privileges', 'watcher', owner => hl.owner(4));
 SELECT key, owner FROM hloom_leases ORDER BY key;
