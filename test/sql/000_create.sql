@@ -20,7 +20,8 @@ END $$;
 
 -- Only the SQLSTATE, where the text has been shown already.
 CREATE FUNCTION hl.state(statement text) RETURNS text LANGUAGE sql AS $$
-	SELECT CASE error WHEN 'no error' THEN error ELSE left(error, 5) END FROM hl.error(statement) AS error
+	SELECT CASE error WHEN 'no error' THEN error ELSE left(error, 5) END
+		FROM hl.error(statement) AS error
 $$;
 
 -- An owner token that is told apart at sight and is nobody's secret.

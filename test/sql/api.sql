@@ -3,7 +3,8 @@
 \pset format unaligned
 \pset null '(null)'
 
--- Members.  Row types of tables and array types follow from these, and only some versions list them.
+-- Members.  Row types of tables and array types follow from these, and only some versions list
+-- them.
 SELECT pg_describe_object(d.classid, d.objid, 0) AS object
 FROM pg_depend d
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
@@ -31,7 +32,8 @@ FROM hl.functions ORDER BY (proname || pg_get_function_arguments(oid)) COLLATE "
 -- Marks.
 SELECT oid::regprocedure AS function,
 	CASE prokind WHEN 'f' THEN 'function' WHEN 'p' THEN 'procedure' ELSE prokind::text END AS kind,
-	CASE provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END AS volatility,
+	CASE provolatile WHEN 'v' THEN 'volatile'
+		WHEN 's' THEN 'stable' ELSE 'immutable' END AS volatility,
 	CASE proparallel WHEN 'u' THEN 'unsafe' WHEN 'r' THEN 'restricted' ELSE 'safe' END AS parallel,
 	proisstrict AS strict, prosecdef AS definer, proleakproof AS leakproof, proretset AS set,
 	prorows AS rows, procost AS cost, proconfig AS config, prosupport::oid <> 0 AS support,
@@ -54,7 +56,8 @@ LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relname LIKE 'hloom%' ORDER BY c.relname COLLATE "C";
 
 SELECT a.attrelid::regclass AS relation, a.attnum, a.attname,
-	format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS not_null, a.atthasdef AS has_default,
+	format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS not_null,
+		a.atthasdef AS has_default,
 	a.attacl AS acl, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 WHERE c.relname LIKE 'hloom%' AND a.attnum > 0
@@ -72,7 +75,8 @@ SELECT amname, amhandler, amtype, obj_description(oid, 'pg_am') AS comment
 FROM pg_am WHERE amname LIKE 'hloom%' ORDER BY amname COLLATE "C";
 
 -- Settings.
-SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals, category, short_desc, extra_desc
+SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals, category, short_desc,
+	extra_desc
 FROM pg_settings WHERE name LIKE 'hloom%' ORDER BY name COLLATE "C";
 
 DROP VIEW hl.functions;

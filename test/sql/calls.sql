@@ -10,7 +10,8 @@ FROM hloom_try_acquire('calls', 'a', owner => hl.owner(1));
 SELECT count(*) FROM hloom_try_acquire('calls', 'a', owner => hl.owner(2));
 
 -- No field is NULL, or "h IS NOT NULL" would lie; an owner nobody named is random, version 4.
-SELECT h IS NOT NULL AS all_set, h.owner::text ~ '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab]' AS uuid4
+SELECT h IS NOT NULL AS all_set, h.owner::text ~
+	'^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab]' AS uuid4
 FROM hloom_try_acquire('calls', 'random') AS h;
 SELECT count(DISTINCT h.owner) FROM generate_series(1, 100) AS n,
 	LATERAL hloom_try_acquire('calls', 'random:' || n) AS h;
@@ -48,7 +49,8 @@ WHERE h IS NOT NULL;
 
 -- Taken for each row of a query.
 SELECT string_agg(h.key, ' ' ORDER BY h.key)
-FROM (VALUES ('row:1'), ('a'), ('row:2'), ('row:1')) AS v(k), LATERAL hloom_try_acquire('calls', k) AS h;
+FROM (VALUES ('row:1'), ('a'), ('row:2'), ('row:1')) AS v(k),
+	LATERAL hloom_try_acquire('calls', k) AS h;
 -- Prepared, also with a generic plan.
 SET plan_cache_mode = force_generic_plan;
 PREPARE take(text, uuid) AS SELECT count(*) FROM hloom_try_acquire('calls', $1, owner => $2);
@@ -89,17 +91,20 @@ SELECT expires_at > :'end0' AS later, expires_at AS end1, lease FROM hloom_lease
 WHERE namespace = 'calls' AND key = 'a' \gset
 SELECT :'later' AS later, :'lease' AS lease;
 SELECT hloom_extend('calls', 'a', hl.owner(1), '50 s') AS shorter;
-SELECT expires_at < :'end1' AS earlier, expires_at - clock_timestamp() BETWEEN '40 s' AND '50 s' AS about,
+SELECT expires_at < :'end1' AS earlier, expires_at - clock_timestamp() BETWEEN '40 s'
+	AND '50 s' AS about,
 	lease FROM hloom_leases WHERE namespace = 'calls' AND key = 'a';
 SELECT expires_at AS end1 FROM hloom_leases WHERE namespace = 'calls' AND key = 'a' \gset
 SELECT hloom_extend('calls', 'a', hl.owner(1)) AS as_before;
-SELECT expires_at > :'end1' AS later, lease FROM hloom_leases WHERE namespace = 'calls' AND key = 'a';
+SELECT expires_at > :'end1' AS later, lease FROM hloom_leases
+	WHERE namespace = 'calls' AND key = 'a';
 SELECT hloom_extend('calls', 'a', hl.owner(2), '1 min') AS other,
 	hloom_extend('calls', 'never:taken', hl.owner(1), '1 min') AS never,
 	hloom_extend('calls', 'again', hl.owner(1), '1 min') AS released;
 
 -- Looking.
-SELECT hloom_is_held('calls', 'a', hl.owner(1)) AS mine, hloom_is_held('calls', 'a', hl.owner(2)) AS other,
+SELECT hloom_is_held('calls', 'a', hl.owner(1)) AS mine,
+	hloom_is_held('calls', 'a', hl.owner(2)) AS other,
 	hloom_is_held('calls', 'never:taken', hl.owner(1)) AS never;
 SELECT hloom_remaining('calls', 'a', hl.owner(1)) BETWEEN '40 s' AND '50 s' AS mine,
 	hloom_remaining('calls', 'a', hl.owner(2)) AS other,
@@ -114,7 +119,8 @@ SELECT hloom_is_held('calls', 'a', hl.owner(1)::text) AS held,
 	hloom_release('calls', 'a', hl.owner(1)::text) AS released,
 	hloom_release('calls', 'a', hl.owner(1)::text) AS again;
 -- An untyped literal finds its form as well, and a uuid is taken as core takes it.
-SELECT count(*) FROM hloom_try_acquire('calls', 'text', owner => '00000000-0000-4000-8000-00000000000A');
+SELECT count(*) FROM hloom_try_acquire('calls', 'text',
+	owner => '00000000-0000-4000-8000-00000000000A');
 SELECT hloom_is_held('calls', 'text', '00000000-0000-4000-8000-00000000000a') AS lower,
 	hloom_is_held('calls', 'text', '{00000000-0000-4000-8000-00000000000A}') AS braces,
 	hloom_release('calls', 'text', '0000000000004000800000000000000a') AS bare;
@@ -138,7 +144,8 @@ BEGIN
 		hloom_remaining(h) > '1 s', hloom_remaining(other);
 	RAISE NOTICE 'extended % % %', hloom_extend(h), hloom_extend(h, '1 min'), hloom_extend(other);
 	RAISE NOTICE 'remaining %', hloom_remaining(h) > '50 s';
-	-- Which lease is meant is told by namespace, key and owner; the other fields are for the reader.
+	-- Which lease is meant is told by namespace, key and owner; the other fields are for the
+	-- reader.
 	h.fence := 0;
 	h.lease_end := NULL;
 	RAISE NOTICE 'released % % %', hloom_release(other), hloom_release(h), hloom_release(h);
@@ -151,11 +158,16 @@ SELECT hloom_release(h) AS release, hloom_extend(h, '1 min') AS extend, hloom_is
 	hloom_remaining(h) AS remaining
 FROM (SELECT ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)::hloom_handle AS h) AS none;
 -- One with some NULLs is a mistake.
-SELECT hl.error($$SELECT hloom_release(ROW(NULL, 'a', hl.owner(1), 1, '1 s', now(), true)::hloom_handle)$$);
-SELECT hl.error($$SELECT hloom_extend(ROW('calls', NULL, hl.owner(1), 1, '1 s', now(), true)::hloom_handle)$$);
-SELECT hl.error($$SELECT hloom_is_held(ROW('calls', 'a', NULL, 1, '1 s', now(), true)::hloom_handle)$$);
-SELECT hl.error($$SELECT hloom_remaining(ROW('calls', NULL, NULL, 1, '1 s', now(), true)::hloom_handle)$$);
-SELECT hl.error($$SELECT hloom_release(ROW(NULL, NULL, NULL, 1, '1 s', now(), true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_release(ROW(NULL, 'a', hl.owner(1), 1, '1 s', now(),
+	true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_extend(ROW('calls', NULL, hl.owner(1), 1, '1 s', now(),
+	true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_is_held(ROW('calls', 'a', NULL, 1, '1 s', now(),
+	true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_remaining(ROW('calls', NULL, NULL, 1, '1 s', now(),
+	true)::hloom_handle)$$);
+SELECT hl.error($$SELECT hloom_release(ROW(NULL, NULL, NULL, 1, '1 s', now(),
+	true)::hloom_handle)$$);
 
 -- A NULL namespace, key or owner is an error in every form: nothing is ever not locked silently.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire(NULL, 'a')$$);
@@ -175,20 +187,24 @@ SELECT hloom_extend('calls', 'nulls', hl.owner(1), NULL) AS extended;
 -- The setting that says how long.
 SET hloom_lock.default_lease = '90s';
 SELECT lease FROM hloom_try_acquire('calls', 'default');
-SELECT hl.state($$SET hloom_lock.default_lease = '0'$$), hl.state($$SET hloom_lock.default_lease = '-1'$$);
+SELECT hl.state($$SET hloom_lock.default_lease = '0'$$),
+	hl.state($$SET hloom_lock.default_lease = '-1'$$);
 RESET hloom_lock.default_lease;
 
 -- The note.
-SELECT count(*) FROM hloom_try_acquire('calls', 'note', owner => hl.owner(1), note => 'nightly run, see the runbook');
+SELECT count(*) FROM hloom_try_acquire('calls', 'note', owner => hl.owner(1),
+	note => 'nightly run, see the runbook');
 SELECT note FROM hloom_leases WHERE namespace = 'calls' AND key = 'note';
 SELECT count(*) FROM hloom_try_acquire('calls', 'note:256', note => repeat('n', 256));
 SELECT octet_length(note) FROM hloom_leases WHERE namespace = 'calls' AND key = 'note:256';
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('calls', 'note:257', note => repeat('n', 257))$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('calls', 'note:257', note => repeat(U&'\+01F511', 65))$$);
+SELECT hl.state($$SELECT * FROM hloom_try_acquire('calls', 'note:257',
+	note => repeat(U&'\+01F511', 65))$$);
 SELECT count(*) FROM hloom_leases WHERE key = 'note:257';
 SELECT note FROM hloom_leases WHERE namespace = 'calls' AND key = 'default';
 -- A note is not a key: it may have white space, or be empty.
-SELECT count(*) FROM hloom_try_acquire('calls', 'note:any', owner => hl.owner(1), note => E' a\tb\n');
+SELECT count(*) FROM hloom_try_acquire('calls', 'note:any', owner => hl.owner(1),
+	note => E' a\tb\n');
 SELECT note = E' a\tb\n' AS kept FROM hloom_leases WHERE namespace = 'calls' AND key = 'note:any';
 
 -- What the table tells about the holder.

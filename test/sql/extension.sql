@@ -7,7 +7,8 @@ CREATE SCHEMA locks;
 CREATE EXTENSION hloom_lock SCHEMA locks;
 -- Its functions find the table without a search path.
 SET search_path = pg_catalog;
-SELECT key, fence AS fence1 FROM locks.hloom_try_acquire('extension', 'a', owner => '00000000-0000-4000-8000-000000000001') \gset
+SELECT key, fence AS fence1 FROM locks.hloom_try_acquire('extension', 'a',
+	owner => '00000000-0000-4000-8000-000000000001') \gset
 SELECT count(*) FROM locks.hloom_try_acquire('extension', 'a');
 SELECT namespace, key FROM locks.hloom_leases;
 SELECT locks.hloom_is_held('extension', 'a', '00000000-0000-4000-8000-000000000001') AS held;
@@ -27,7 +28,8 @@ DROP ACCESS METHOD hloom_lease;
 DROP FUNCTION locks.hloom_release(text, text, uuid);
 
 -- Dropped, nothing of it is left; created again, fences go on growing, in this session and others.
-SELECT fence > :fence1 AS grown, fence AS fence2 FROM locks.hloom_try_acquire('extension', 'a') \gset
+SELECT fence > :fence1 AS grown, fence AS fence2
+	FROM locks.hloom_try_acquire('extension', 'a') \gset
 SELECT :'grown' AS grown;
 DROP EXTENSION hloom_lock;
 SELECT count(*) FROM pg_class WHERE relname LIKE 'hloom%';
@@ -37,7 +39,8 @@ SELECT count(*) FROM pg_am WHERE amname LIKE 'hloom%';
 CREATE EXTENSION hloom_lock SCHEMA public;
 SELECT count(*) FROM public.hloom_leases;
 SELECT fence > :fence2 AS grown, fence AS fence3
-FROM public.hloom_try_acquire('extension', 'a', owner => '00000000-0000-4000-8000-000000000001') \gset
+FROM public.hloom_try_acquire('extension', 'a', owner => '00000000-0000-4000-8000-000000000001')
+	\gset
 SELECT :'grown' AS grown;
 -- Undone, dropping did not happen.
 BEGIN;
@@ -52,7 +55,8 @@ CREATE EXTENSION hloom_lock;
 SELECT fence > :fence3 AS grown FROM hloom_try_acquire('extension', 'a');
 
 -- Functions of a session that does not find the extension's table any more say so.
-CREATE FUNCTION orphan(text, text, uuid) RETURNS bool LANGUAGE c AS 'hloom_lock', 'hloom_sql_release';
+CREATE FUNCTION orphan(text, text, uuid) RETURNS bool LANGUAGE c AS 'hloom_lock',
+	'hloom_sql_release';
 DROP EXTENSION hloom_lock;
 SELECT orphan('extension', 'a', '00000000-0000-4000-8000-000000000001');
 DROP FUNCTION orphan;
@@ -67,13 +71,16 @@ RESET client_min_messages;
 
 -- CREATE DATABASE … TEMPLATE copies an extension that works.
 CREATE EXTENSION hloom_lock;
-SELECT key FROM hloom_try_acquire('extension', 'template', '4 min', owner => '00000000-0000-4000-8000-000000000001');
+SELECT key FROM hloom_try_acquire('extension', 'template', '4 min',
+	owner => '00000000-0000-4000-8000-000000000001');
 \c :db
 CREATE DATABASE hloom_extension_copy TEMPLATE hloom_extension;
 \c hloom_extension_copy
 SELECT namespace, key FROM hloom_leases;
-SELECT count(*) FROM hloom_try_acquire('extension', 'template', owner => '00000000-0000-4000-8000-000000000002');
-SELECT count(*) FROM hloom_try_acquire('extension', 'other', owner => '00000000-0000-4000-8000-000000000002');
+SELECT count(*) FROM hloom_try_acquire('extension', 'template',
+	owner => '00000000-0000-4000-8000-000000000002');
+SELECT count(*) FROM hloom_try_acquire('extension', 'other',
+	owner => '00000000-0000-4000-8000-000000000002');
 SELECT hloom_release('extension', 'template', '00000000-0000-4000-8000-000000000001') AS released;
 -- The two databases' locks are not the same.
 \c hloom_extension

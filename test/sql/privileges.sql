@@ -12,31 +12,40 @@ GRANT USAGE ON SCHEMA hl TO PUBLIC;
 SELECT key FROM hloom_try_acquire('privileges', 'super', owner => hl.owner(1));
 SET ROLE regress_hloom_worker;
 SELECT key FROM hloom_try_acquire('privileges', 'worker', owner => hl.owner(2));
-SELECT hloom_is_held('privileges', 'worker', hl.owner(2)) AS held, hloom_extend('privileges', 'worker', hl.owner(2)) AS extended;
+SELECT hloom_is_held('privileges', 'worker', hl.owner(2)) AS held,
+	hloom_extend('privileges', 'worker', hl.owner(2)) AS extended;
 SELECT hl.error('SELECT * FROM hloom_leases');
 SELECT hl.error('SELECT key FROM hloom_leases');
 SELECT hl.state('TRUNCATE hloom_leases') AS truncate, hl.state('LOCK TABLE hloom_leases') AS lock,
-	hl.state($$INSERT INTO hloom_leases (key) VALUES ('a')$$) AS insert, hl.state('DELETE FROM hloom_leases') AS delete,
-	hl.state('UPDATE hloom_leases SET note = NULL') AS update, hl.state('DROP EXTENSION hloom_lock') AS drop,
+	hl.state($$INSERT INTO hloom_leases (key) VALUES ('a')$$) AS insert,
+		hl.state('DELETE FROM hloom_leases') AS delete,
+	hl.state('UPDATE hloom_leases SET note = NULL') AS update,
+		hl.state('DROP EXTENSION hloom_lock') AS drop,
 	hl.state('ALTER TABLE hloom_leases ADD COLUMN a int') AS alter;
-SELECT hl.state('SET hloom_lock.max_lease = ''1h''') AS max_lease, hl.state('SET hloom_lock.max_key_length = 1024') AS max_key_length,
+SELECT hl.state('SET hloom_lock.max_lease = ''1h''') AS max_lease,
+	hl.state('SET hloom_lock.max_key_length = 1024') AS max_key_length,
 	hl.state('SET hloom_lock.default_lease = ''20s''') AS default_lease;
 
--- The token is the right to a lease, whoever shows it: a pool's connections may have roles of their own.
+-- The token is the right to a lease, whoever shows it: a pool's connections may have roles of their
+-- own.
 SET ROLE regress_hloom_other;
-SELECT hloom_is_held('privileges', 'worker', hl.owner(2)) AS held, hloom_extend('privileges', 'worker', hl.owner(2)) AS extended;
+SELECT hloom_is_held('privileges', 'worker', hl.owner(2)) AS held,
+	hloom_extend('privileges', 'worker', hl.owner(2)) AS extended;
 SELECT key FROM hloom_try_acquire('privileges', 'other', owner => hl.owner(3));
 
 -- A watcher sees every lease and no owner.
 SET ROLE regress_hloom_watcher;
-SELECT key, owner, owner_tag, fence > 0 AS fence, expires_at > now() AS expires FROM hloom_leases ORDER BY key;
+SELECT key, owner, owner_tag, fence > 0 AS fence, expires_at > now() AS expires FROM hloom_leases
+	ORDER BY key;
 SELECT key, holder_role FROM hloom_leases WHERE key <> 'super' ORDER BY key;
 SELECT count(owner), count(*) FROM hloom_leases;
 -- However it asks.
 SELECT key FROM hloom_leases WHERE owner = hl.owner(2);
-SELECT count(*) FROM hloom_leases AS l WHERE l::text LIKE '%' || hl.owner(2) || '%' OR row_to_json(l)::text LIKE '%' || hl.owner(2) || '%';
+SELECT count(*) FROM hloom_leases AS l WHERE l::text LIKE '%' || hl.owner(2) || '%'
+	OR row_to_json(l)::text LIKE '%' || hl.owner(2) || '%';
 COPY (SELECT owner FROM hloom_leases) TO STDOUT;
-SELECT hl.state('TRUNCATE hloom_leases') AS truncate, hl.state('DELETE FROM hloom_leases') AS delete;
+SELECT hl.state('TRUNCATE hloom_leases') AS truncate,
+	hl.state('DELETE FROM hloom_leases') AS delete;
 -- Nor by what ANALYZE, which runs as the table's owner, keeps of the table.
 RESET ROLE;
 ANALYZE hloom_leases;
@@ -76,13 +85,15 @@ SELECT count(owner) FROM shown_as_definer();
 RESET ROLE;
 
 -- The tag tells leases of one owner apart from another's without telling the owner.
-SELECT count(*), bool_and(owner_tag = left(encode(sha256(owner::text::bytea), 'hex'), 8)) AS tag FROM hloom_leases;
+SELECT count(*), bool_and(owner_tag = left(encode(sha256(owner::text::bytea), 'hex'), 8)) AS tag
+	FROM hloom_leases;
 
 -- A lease whose role is gone is shown all the same.
 SELECT count(*) FROM hloom_leases WHERE key = 'worker';
 REVOKE SELECT ON hloom_leases FROM regress_hloom_worker;
 DROP ROLE regress_hloom_worker;
-SELECT key, owner, holder_role::text ~ '^\d+$' AS role_is_gone FROM hloom_leases WHERE key = 'worker';
+SELECT key, owner, holder_role::text ~ '^\d+$' AS role_is_gone FROM hloom_leases
+	WHERE key = 'worker';
 
 TRUNCATE hloom_leases;
 REVOKE USAGE ON SCHEMA hl FROM PUBLIC;

@@ -22,9 +22,12 @@ SELECT hl.state($$MERGE INTO hloom_leases AS l USING (VALUES ('k:1')) AS v(k) ON
 	hl.state($$MERGE INTO hloom_leases AS l USING (VALUES ('k:1')) AS v(k) ON l.key = v.k
 		WHEN MATCHED THEN DELETE$$) AS merge_delete;
 MERGE INTO hloom_leases AS l USING (SELECT * FROM hloom_leases LIMIT 1) AS v ON false
-	WHEN NOT MATCHED THEN INSERT (namespace, key, owner_tag, fence, mode, granted_at, expires_at, lease, holder_role,
-		holder_pid, application_name, scope, auto_extend) VALUES ('n', 'k', '', 1, '', now(), now(), '0', 10, 1, '', '', false);
-COPY hloom_leases (namespace, key, owner_tag, fence, mode, granted_at, expires_at, lease, holder_role, holder_pid,
+	WHEN NOT MATCHED THEN INSERT (namespace, key, owner_tag, fence, mode, granted_at, expires_at,
+		lease, holder_role,
+		holder_pid, application_name, scope, auto_extend) VALUES ('n', 'k', '', 1, '', now(), now(),
+			'0', 10, 1, '', '', false);
+COPY hloom_leases (namespace, key, owner_tag, fence, mode, granted_at, expires_at, lease,
+	holder_role, holder_pid,
 	application_name, scope, auto_extend) FROM STDIN (FORMAT csv);
 n,k,tag,1,exclusive,2020-01-01,2030-01-01,1 s,pg_monitor,1,psql,lease,f
 \.
@@ -100,13 +103,18 @@ ALTER TABLE hloom_leases VALIDATE CONSTRAINT short_key;
 ALTER TABLE hloom_leases DROP CONSTRAINT short_key;
 ALTER TABLE hloom_leases SET (fillfactor = 50);
 ALTER TABLE hloom_leases RESET (fillfactor);
-SELECT amname, relpersistence, relnatts FROM pg_class c JOIN pg_am ON pg_am.oid = relam WHERE relname = 'hloom_leases';
-SELECT count(*), bool_and(hloom_is_held('refusals', key, owner)) FROM hloom_leases WHERE namespace = 'refusals';
+SELECT amname, relpersistence, relnatts FROM pg_class c JOIN pg_am ON pg_am.oid = relam
+	WHERE relname = 'hloom_leases';
+SELECT count(*), bool_and(hloom_is_held('refusals', key, owner)) FROM hloom_leases
+	WHERE namespace = 'refusals';
 
 -- Triggers and rules hang on statements that are refused anyway.
-CREATE FUNCTION trace() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'trigger: %', TG_OP; RETURN NEW; END $$;
-CREATE TRIGGER before_statement BEFORE INSERT OR DELETE OR UPDATE ON hloom_leases EXECUTE FUNCTION trace();
-CREATE TRIGGER after_row AFTER INSERT OR DELETE OR UPDATE ON hloom_leases FOR EACH ROW EXECUTE FUNCTION trace();
+CREATE FUNCTION trace() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'trigger: %',
+	TG_OP; RETURN NEW; END $$;
+CREATE TRIGGER before_statement BEFORE INSERT OR DELETE OR UPDATE ON hloom_leases EXECUTE FUNCTION
+	trace();
+CREATE TRIGGER after_row AFTER INSERT OR DELETE OR UPDATE ON hloom_leases FOR EACH ROW EXECUTE
+	FUNCTION trace();
 CREATE TRIGGER on_truncate AFTER TRUNCATE ON hloom_leases EXECUTE FUNCTION trace();
 SELECT key FROM hloom_try_acquire('refusals', 'triggered', owner => hl.owner(1));
 SELECT hloom_release('refusals', 'triggered', hl.owner(1));
@@ -143,7 +151,8 @@ INSERT INTO copy SELECT * FROM hloom_leases WHERE namespace = 'refusals';
 SELECT count(*) FROM copy;
 
 -- Every lease is as it was.
-SELECT count(*), bool_and(hloom_is_held('refusals', key, owner)) AS held, bool_and(note IS NULL) AS unchanged
+SELECT count(*), bool_and(hloom_is_held('refusals', key, owner)) AS held,
+	bool_and(note IS NULL) AS unchanged
 FROM hloom_leases WHERE namespace = 'refusals';
 
 -- A dropped column takes nothing else with it; done elsewhere, for it cannot be added again.
@@ -151,7 +160,8 @@ SELECT current_database() AS db \gset
 CREATE DATABASE hloom_dropped;
 \c hloom_dropped
 CREATE EXTENSION hloom_lock;
-SELECT key FROM hloom_try_acquire('refusals', 'a', owner => '00000000-0000-4000-8000-000000000001', note => 'n');
+SELECT key FROM hloom_try_acquire('refusals', 'a', owner => '00000000-0000-4000-8000-000000000001',
+	note => 'n');
 ALTER TABLE hloom_leases DROP COLUMN application_name;
 ALTER TABLE hloom_leases DROP COLUMN client_addr CASCADE;
 SELECT namespace, key, owner, mode, lease, scope, note FROM hloom_leases;

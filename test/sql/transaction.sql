@@ -41,7 +41,8 @@ EXCEPTION WHEN division_by_zero THEN
 	RAISE NOTICE 'held after the block: %', hloom_is_held('transaction', 'b', hl.owner(1));
 END $$;
 SELECT 1 / (SELECT 0 * count(*) FROM hloom_try_acquire('transaction', 'c', owner => hl.owner(1)));
-SELECT hloom_is_held('transaction', 'b', hl.owner(1)) AS b, hloom_is_held('transaction', 'c', hl.owner(1)) AS c;
+SELECT hloom_is_held('transaction', 'b', hl.owner(1)) AS b,
+	hloom_is_held('transaction', 'c', hl.owner(1)) AS c;
 -- In a failed transaction nothing runs, and what was taken stays taken.
 BEGIN;
 SELECT key FROM hloom_try_acquire('transaction', 'd', owner => hl.owner(1));
@@ -88,9 +89,11 @@ SELECT hl.error($$SELECT * FROM hloom_try_acquire('transaction', 'new')$$);
 SELECT hl.error($$SELECT hloom_extend('transaction', 'a', hl.owner(1))$$);
 SELECT hl.error($$SELECT hloom_release('transaction', 'a', hl.owner(1))$$);
 -- Looking is right there.
-SELECT hloom_is_held('transaction', 'a', hl.owner(1)) AS held, (SELECT count(*) FROM hloom_leases) AS rows;
+SELECT hloom_is_held('transaction', 'a', hl.owner(1)) AS held,
+	(SELECT count(*) FROM hloom_leases) AS rows;
 ROLLBACK;
-SELECT hloom_is_held('transaction', 'a', hl.owner(1)) AS a, hloom_is_held('transaction', 'b', hl.owner(1)) AS b,
+SELECT hloom_is_held('transaction', 'a', hl.owner(1)) AS a,
+	hloom_is_held('transaction', 'b', hl.owner(1)) AS b,
 	(SELECT count(*) FROM hloom_leases WHERE key = 'new') AS new;
 -- Also after a savepoint in which that happened; rolled back to it, the old file is back.
 BEGIN;
@@ -105,7 +108,8 @@ TRUNCATE hloom_leases;
 ROLLBACK TO one;
 SELECT key FROM hloom_try_acquire('transaction', 'old', owner => hl.owner(1));
 COMMIT;
-SELECT hloom_is_held('transaction', 'old', hl.owner(1)) AS old, hloom_is_held('transaction', 'b', hl.owner(1)) AS b;
+SELECT hloom_is_held('transaction', 'old', hl.owner(1)) AS old,
+	hloom_is_held('transaction', 'b', hl.owner(1)) AS b;
 -- TRUNCATE twice in a transaction takes another way through core.
 BEGIN;
 TRUNCATE hloom_leases;
@@ -155,16 +159,20 @@ DECLARE
 BEGIN
 	FOR i IN 1..tries LOOP
 		found := false;
-		FOR line IN EXECUTE 'EXPLAIN (ANALYZE, WAL, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || statement LOOP
+		FOR line IN EXECUTE 'EXPLAIN (ANALYZE, WAL, COSTS OFF, TIMING OFF, SUMMARY OFF) ' ||
+			statement LOOP
 			found := found OR line ~ 'WAL: ';
 		END LOOP;
 		EXIT WHEN NOT found;
 	END LOOP;
 	RETURN found;
 END $$;
-SELECT writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal', owner => hl.owner(1))$$) AS won;
-SELECT writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal', owner => hl.owner(2))$$, 3) AS lost,
-	writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal', '1 min', note => 'x')$$, 3) AS lost_again,
+SELECT writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal',
+	owner => hl.owner(1))$$) AS won;
+SELECT writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal', owner => hl.owner(2))$$,
+	3) AS lost,
+	writes_wal($$SELECT * FROM hloom_try_acquire('transaction', 'wal', '1 min', note => 'x')$$,
+		3) AS lost_again,
 	writes_wal($$SELECT hloom_extend('transaction', 'wal', hl.owner(2))$$, 3) AS extend_lost,
 	writes_wal($$SELECT hloom_release('transaction', 'wal', hl.owner(2))$$, 3) AS release_lost,
 	writes_wal($$SELECT hloom_is_held('transaction', 'wal', hl.owner(1))$$, 3) AS is_held,
@@ -175,9 +183,11 @@ SELECT writes_wal($$SELECT hloom_extend('transaction', 'wal', hl.owner(1))$$) AS
 	writes_wal($$SELECT hloom_release('transaction', 'wal', hl.owner(1))$$, 3) AS released_again;
 
 -- Taken where the rows are kept for later; DISCARD ALL, which a pooler sends, takes nothing away.
-CREATE TEMP TABLE work AS SELECT key FROM hloom_try_acquire('transaction', 'ctas', owner => hl.owner(1));
+CREATE TEMP TABLE work AS SELECT key
+	FROM hloom_try_acquire('transaction', 'ctas', owner => hl.owner(1));
 TABLE work;
-DECLARE held CURSOR WITH HOLD FOR SELECT key FROM hloom_try_acquire('transaction', 'cursor', owner => hl.owner(1));
+DECLARE held CURSOR WITH HOLD FOR SELECT key
+	FROM hloom_try_acquire('transaction', 'cursor', owner => hl.owner(1));
 FETCH ALL FROM held;
 CLOSE held;
 DISCARD ALL;
