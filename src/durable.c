@@ -58,8 +58,11 @@ hloom_durable_begin(void)
 }
 
 /*
- * Has the WAL writer flush what was inserted so far within wal_writer_delay, at the cost of one
- * signal per delay for the whole server.
+ * Has the WAL writer flush what was inserted so far, at the cost of one signal per
+ * wal_writer_delay for the whole server.  In between it is told of records on the WAL page it was
+ * signalled for, which costs no signal, so that a few grants followed by silence are flushed in
+ * time.  The last ones of a burst that filled the page wait for the next nudge of anybody, at
+ * most for the background writer's snapshot (15 s, not with wal_level = minimal).
  */
 static void
 nudge_wal_writer(XLogRecPtr lsn, TimestampTz at)
@@ -68,11 +71,18 @@ nudge_wal_writer(XLogRecPtr lsn, TimestampTz at)
 	uint64		last = pg_atomic_read_u64(&hloom_shared->nudged_at);
 	uint64		delay = (uint64) WalWriterDelay * 1000;
 
+	uint64		page = (lsn - 1) / XLOG_BLCKSZ;
+
 	/* The unsigned difference also nudges after the clock was set back. */
-	if (now - last < delay)
+	if (now - last >= delay)
+	{
+		if (!pg_atomic_compare_exchange_u64(&hloom_shared->nudged_at, &last, now))
+			return;
+		pg_atomic_write_u64(&hloom_shared->nudged_page, page);
+	}
+	else if (page != pg_atomic_read_u64(&hloom_shared->nudged_page))
 		return;
-	if (pg_atomic_compare_exchange_u64(&hloom_shared->nudged_at, &last, now))
-		XLogSetAsyncXactLSN(lsn);
+	XLogSetAsyncXactLSN(lsn);
 }
 
 /*

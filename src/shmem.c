@@ -61,6 +61,7 @@ start_shared(void)
 	{
 		hloom_shared->incarnation = draw_incarnation();
 		pg_atomic_init_u64(&hloom_shared->nudged_at, 0);
+		pg_atomic_init_u64(&hloom_shared->nudged_page, 0);
 		pg_atomic_init_u64(&hloom_shared->grow_after, 0);
 	}
 	LWLockRelease(AddinShmemInitLock);

@@ -15,6 +15,9 @@ typedef struct HloomShared
 	/* When the WAL writer was last nudged, a TimestampTz.  Atomic; a lost update costs a nudge. */
 	pg_atomic_uint64 nudged_at;
 
+	/* The WAL page of that nudge.  Atomic; advisory. */
+	pg_atomic_uint64 nudged_page;
+
 	/* No growth of the lease table is tried before this TimestampTz.  Atomic; advisory. */
 	pg_atomic_uint64 grow_after;
 } HloomShared;
