@@ -150,6 +150,7 @@ SELECT key FROM hloom_try_acquire('reading', 'live', owner => hl.owner(1));
 SELECT hloom_release('reading', 'gone', hl.owner(1));
 SELECT hl.wait_until_free('reading', 'over');
 SELECT key FROM hloom_leases;
+COPY hloom_leases (namespace, key, owner, mode, lease, scope, note) TO STDOUT;
 
 TRUNCATE hloom_leases;
 SET client_min_messages = warning;

@@ -125,7 +125,7 @@ CREATE DATABASE hloom_created;
 \c hloom_created
 BEGIN;
 CREATE EXTENSION hloom_lock;
-\set VERBOSITY terse
+\set VERBOSITY sqlstate
 SELECT * FROM hloom_try_acquire('transaction', 'created');
 ROLLBACK;
 BEGIN;
