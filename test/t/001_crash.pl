@@ -162,7 +162,8 @@ for my $kind (@kinds)
 		"$kind: there after the crash in $rounds{$kind} rounds, last in " . ($last{$kind} || 0));
 }
 is_deeply(\@broken, [], 'nothing else than reported') or diag(join("\n", @broken));
-is($higher{reported}, $fences{reported}, "the next fence of a key is higher: $fences{reported} keys");
+is($higher{reported},
+	$fences{reported}, "the next fence of a key is higher: $fences{reported} keys");
 
 SKIP:
 {
@@ -218,7 +219,8 @@ for my $stop (1 .. rounds(3))
 		sub {
 			$load->pump_nb;
 			die "the load ended: $err" if !$load->pumpable;
-			return ask($session, "SELECT count(*) FROM hloom_leases WHERE namespace = 'off'") > 1000;
+			return ask($session,
+				"SELECT count(*) > 1000 FROM hloom_leases WHERE namespace = 'off'") eq 't';
 		});
 	my $fence = ask($session, "SELECT fence FROM hloom_try_acquire('off', 'fence', '1s')");
 	$node->stop('immediate');

@@ -205,7 +205,8 @@ for my $round (1 .. rounds(2))
 		"failover $round: the owner gives back, and the next fence is higher");
 	$primary = $standby;
 	last if $round == rounds(2);
-	$primary->safe_psql('postgres', 'SELECT hloom_release(namespace, key, owner) FROM hloom_leases');
+	$primary->safe_psql('postgres',
+		'SELECT hloom_release(namespace, key, owner) FROM hloom_leases');
 	$standby = add_standby($primary, "standby$round");
 }
 

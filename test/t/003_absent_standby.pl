@@ -58,7 +58,8 @@ sub nothing_held
 	return;
 }
 
-# cut($how, $sql): runs a script that waits, ends the wait, returns SQLSTATE, messages, psql's status
+# cut($how, $sql): runs a script that waits, ends the wait; returns SQLSTATE, messages and psql's
+# status
 sub cut
 {
 	my ($how, $sql) = @_;
@@ -150,7 +151,8 @@ SQL
 
 	is( ask($session, "SELECT hloom_extend('absent', 'k', '$owner', '19min')"),
 		't', 'a shorter lease need not wait');
-	is( ask($session, "SELECT hloom_is_held('absent', 'k', '$owner')"), 't', 'a look does not wait');
+	is(ask($session, "SELECT hloom_is_held('absent', 'k', '$owner')"),
+		't', 'a look does not wait');
 
 	for my $how (sort keys %expected)
 	{
@@ -165,7 +167,8 @@ SQL
 				't', "$how: and is not shorter");
 		}
 	}
-	is(ask($session, "SELECT hloom_release('absent', 'k', '$owner')"), 't', 'a release need not wait');
+	is(ask($session, "SELECT hloom_release('absent', 'k', '$owner')"),
+		't', 'a release need not wait');
 	$session->quit;
 	nothing_held('after the release');
 }

@@ -78,7 +78,8 @@ cmp_ok($node->safe_psql('postgres', "SELECT pg_relation_size('hloom_leases')"),
 	'>', 2 * $size, 'the table has grown');
 fences_grow('growth');
 $node->safe_psql('postgres',
-	"SELECT count(hloom_release(namespace, key, owner)) FROM hloom_leases WHERE namespace = 'grow'");
+	'SELECT count(hloom_release(namespace, key, owner)) FROM hloom_leases'
+	  . " WHERE namespace = 'grow'");
 $node->safe_psql('postgres', 'VACUUM hloom_leases');
 fences_grow('VACUUM');
 
@@ -138,7 +139,8 @@ for my $n (1 .. rounds(2))
 	crash_restart("kill $n", sub { kill('KILL', $pid) == 1 or die "no backend $pid" });
 	$session->quit;
 	is($node->safe_psql('postgres', $ROWS), $rows, "kill $n: the leases are as before");
-	is($node->safe_psql('postgres', "SELECT fence FROM hloom_leases WHERE (namespace, key) = ('kill', 'k$n')"),
+	is( $node->safe_psql(
+			'postgres', "SELECT fence FROM hloom_leases WHERE (namespace, key) = ('kill', 'k$n')"),
 		$fence, "kill $n: the killed session's lease is there");
 	fences_grow("kill $n");
 }
