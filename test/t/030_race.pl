@@ -36,8 +36,8 @@ my $attempts = rounds(20);
 my $log_start = -s $node->logfile;
 IPC::Run::run(
 	[
-		'pgbench', '-n', '-M', 'prepared', '-c', $CLIENTS, '-j', '2', '-t', $attempts, '-f', $script,
-		$node->connstr('postgres')
+		'pgbench', '-n', '-M', 'prepared', '-c', $CLIENTS, '-j', '2', '-t', $attempts,
+		'-f', $script, $node->connstr('postgres')
 	],
 	'>', \my $out, '2>', \my $err,
 	IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
@@ -58,7 +58,7 @@ is( $node->safe_psql('postgres',
 	'the table has the winners\' leases and no other');
 
 # The test is worth nothing unless losers were under way while the winner was.  Few
-# keys will do: no more sessions run at a time than there are processors, each some ten microseconds.
+# keys will do: no more sessions run at a time than there are processors, each some 10 us.
 my $met = $node->safe_psql('postgres', <<'SQL');
 SELECT count(DISTINCT w.key) FROM attempts w
 JOIN attempts l ON l.key = w.key AND l.granted = 0
@@ -94,7 +94,8 @@ my $before = ask($loser, 'SELECT pg_current_wal_insert_lsn()');
 is(join('', map { ask($loser, $lose) } 1 .. 10), '0' x 10, 'the key is held');
 is(ask($loser, 'SELECT pg_current_wal_insert_lsn()'),
 	$before, 'losing attempts in transactions of their own write no WAL');
-my $explained = ask($loser, "BEGIN; $explain $lose; SELECT pg_current_xact_id_if_assigned() IS NULL");
+my $explained =
+  ask($loser, "BEGIN; $explain $lose; SELECT pg_current_xact_id_if_assigned() IS NULL");
 unlike($explained, qr/WAL:/, 'EXPLAIN (ANALYZE, WAL) shows no WAL for a losing attempt');
 like($explained, qr/^t$/m, 'a losing attempt assigns no xid');
 ask($loser, 'COMMIT');

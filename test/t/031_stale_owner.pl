@@ -27,8 +27,8 @@ BEGIN
 	WHILE clock_timestamp() < until LOOP END LOOP;
 END $$;
 
--- Takes a lease of 2 ms and comes back with its owner up to 5 ms later.  A lease that short may have
--- run out before it can be reported (LL003); then nothing was granted.
+-- Takes a lease of 2 ms and comes back with its owner up to 5 ms later.  A lease that short may
+-- have run out before it can be reported (LL003); then nothing was granted.
 CREATE FUNCTION stale_round(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	h hloom_handle;
@@ -118,13 +118,15 @@ is($rounds, $KEYS * $per_key, "$rounds rounds");
 
 # A call hit the window when it began and ended while a successor held the key for certain.
 my $hits = $node->safe_psql('postgres', <<'SQL');
-SELECT count(*), count(*) FILTER (WHERE call = 'release'), count(*) FILTER (WHERE call <> 'release'),
+SELECT count(*), count(*) FILTER (WHERE call = 'release'),
+	count(*) FILTER (WHERE call <> 'release'),
 	count(*) FILTER (WHERE result), count(*) FILTER (WHERE h.fence <= s.fence)
 FROM stale s JOIN successor h ON h.key = s.key AND s.since > h.since AND s.until < h.until
 SQL
 my ($hit, $releases, $extends, $true, $older) = split /\|/, $hits;
 note("$hit of $rounds calls came while a successor held: $releases releases, $extends extends");
-cmp_ok($releases, '>', $rounds / 20, "$releases stale releases came while a successor held the key");
+cmp_ok($releases, '>', $rounds / 20,
+	"$releases stale releases came while a successor held the key");
 cmp_ok($extends, '>', $rounds / 10, "$extends stale extends came while a successor held the key");
 is($true, 0, 'none of them was told true');
 is($older, 0, 'the successor\'s fence is the higher one each time');

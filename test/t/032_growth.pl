@@ -13,7 +13,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $LOADERS = 8;
+# Few enough loaders that the scans get their share of two processors.
+my $LOADERS = 3;
 my $WORKERS = 8;
 my $FIXED = 3000;
 my $CHUNK = 1000;
@@ -24,7 +25,12 @@ my $limit = $PostgreSQL::Test::Utils::timeout_default + $chunks;
 my $primary = make_node(
 	'primary',
 	init => { allows_streaming => 1 },
-	settings => { max_connections => 60, max_wal_size => '4GB', work_mem => '64MB', restart_after_crash => 'on' });
+	settings => {
+		max_connections => 60,
+		max_wal_size => '4GB',
+		work_mem => '64MB',
+		restart_after_crash => 'on',
+	});
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
@@ -60,11 +66,15 @@ my $load_fixed = "SELECT count(*) FROM generate_series(1, $FIXED) n,"
 my $work = $primary->basedir . '/work.sql';
 append_to_file($work, <<'SQL');
 \set key random(1, 200)
+\sleep 2 ms
 SELECT 1 / count(*) FROM hloom_try_acquire('work', concat(:client_id::int4, '.', :key::int4),
 	owner => md5(:client_id::text)::uuid);
-SELECT 1 / hloom_extend('work', concat(:client_id::int4, '.', :key::int4), md5(:client_id::text))::int;
-SELECT 1 / hloom_is_held('work', concat(:client_id::int4, '.', :key::int4), md5(:client_id::text))::int;
-SELECT 1 / hloom_release('work', concat(:client_id::int4, '.', :key::int4), md5(:client_id::text))::int;
+SELECT 1 / hloom_extend('work', concat(:client_id::int4, '.', :key::int4),
+	md5(:client_id::text))::int;
+SELECT 1 / hloom_is_held('work', concat(:client_id::int4, '.', :key::int4),
+	md5(:client_id::text))::int;
+SELECT 1 / hloom_release('work', concat(:client_id::int4, '.', :key::int4),
+	md5(:client_id::text))::int;
 SQL
 
 sub start_workers
@@ -179,7 +189,10 @@ sub phase
 	note_acknowledged(@loaders);
 	unlike($others[0]->{err}, qr/division by zero/, 'no worker saw a wrong result');
 	look_at_scans($others[1]->{out});
-	note(sprintf('%d chunks after %d s, %d scans', scalar(keys %acknowledged), time - $started, $scans));
+	note(
+		sprintf(
+			'%d chunks after %d s, %d scans',
+			scalar(keys %acknowledged), time - $started, $scans));
 	return;
 }
 
@@ -204,8 +217,8 @@ sub check
 SELECT count(*), count(*) FILTER (WHERE number <> $CHUNK OR keys <> $CHUNK),
 	count(*) FILTER (WHERE l.fences IS DISTINCT FROM a.fences)
 FROM (VALUES $values) a (chunk, fences) LEFT JOIN (
-	SELECT substr(key, 4)::int / $CHUNK AS chunk, count(*) AS number, count(DISTINCT key COLLATE "C") AS keys,
-		sum(fence) AS fences
+	SELECT substr(key, 4)::int / $CHUNK AS chunk, count(*) AS number,
+		count(DISTINCT key COLLATE "C") AS keys, sum(fence) AS fences
 	FROM hloom_leases WHERE namespace = 'load' GROUP BY 1) l USING (chunk)
 SQL
 	my ($number, $wrong, $fences) = split /\|/, $found;
@@ -223,7 +236,7 @@ for my $third (1, 2)
 {
 	phase($chunks * $third / 3, 1);
 	my $known = keys %acknowledged;
-	cmp_ok($known, '<', $chunks, "crash $third: in the midst of it, after $known of $chunks chunks");
+	cmp_ok($known, '<', $chunks, "crash $third: after $known of $chunks chunks");
 	$primary->start;
 	check("crash $third");
 }
@@ -268,7 +281,8 @@ SKIP:
 		like($err, qr/server closed the connection|connection to server was lost/,
 			"split $round: the server crashed within a split, after $granted grants");
 		wait_until('recovery', sub { $primary->psql('postgres', 'SELECT 1') == 0 });
-		is($primary->safe_psql('postgres', $all), $before, "split $round: nothing is lost or doubled");
+		is($primary->safe_psql('postgres', $all),
+			$before, "split $round: nothing is lost or doubled");
 		is( $primary->safe_psql(
 				'postgres', "SELECT count(*) FROM hloom_leases WHERE key LIKE 'key$round.%'"),
 			$granted,

@@ -47,7 +47,9 @@ for my $action ('skip', 'error')
 	is(scalar(@lines), 1, "$action: one line in the log") or diag($log);
 	like(
 		$lines[0] || '',
-		$action eq 'skip' ? qr/growth of the lease table fails for a test/ : qr/error at test point/,
+		$action eq 'skip'
+		? qr/growth of the lease table fails for a test/
+		: qr/error at test point/,
 		"$action: it tells why");
 	is(scalar(error_lines($node, $log_start)), 0, "$action: and nothing at ERROR or above");
 	is(ask($session, 'SELECT hloom_test_hits(\'grow\')'),

@@ -81,8 +81,8 @@ my @PROBES = (
 		  . " owner => \$2, note => repeat(''m'', 250))', $new_keys)"
 	],
 	[
-		renew => 'SELECT * FROM probe(\'SELECT hloom_try_acquire(\'\'scribble\'\', $1, owner => $2)\','
-		  . " $old_keys)"
+		renew => 'SELECT * FROM probe(\'SELECT hloom_try_acquire(\'\'scribble\'\', $1,'
+		  . " owner => \$2)', $old_keys)"
 	],
 	[ analyze => 'ANALYZE hloom_leases' ],
 	[ vacuum => 'VACUUM hloom_leases' ],
@@ -99,7 +99,10 @@ sub probe_all
 	my $out = '';
 	my $ended = eval {
 		IPC::Run::run(
-			[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-f', '-' ],
+			[
+				$node->installed_command('psql'), '-XAtq',
+				'-d', $node->connstr('postgres'), '-f', '-'
+			],
 			'<', \$sql, '>', \$out, '2>&1', IPC::Run::timeout(25));
 		1;
 	};
@@ -169,7 +172,8 @@ sub try_damage
 	{
 		push @wrong, 'a statement did not end: '
 		  . $node->safe_psql('postgres',
-			'SELECT query, wait_event_type, wait_event FROM pg_stat_activity WHERE state = \'active\'');
+			'SELECT query, wait_event_type, wait_event FROM pg_stat_activity'
+			  . ' WHERE state = \'active\' AND pid <> pg_backend_pid()');
 		$node->stop('immediate');
 		$node->start;
 		$result = {};
@@ -233,12 +237,16 @@ my @damage = (
 		put($_[0], 0, $META{maxbucket}, pack('L', 128 * 2000 - 1));
 		put($_[0], 0, $META{chunks}, pack('L', 2000));
 	} ],
-	[ 'metapage: chunk beyond the end', undef, sub { put($_[0], 0, $META{chunk}, pack('L', 1 << 20)) } ],
-	[ 'metapage: chunk far beyond', undef, sub { put($_[0], 0, $META{chunk}, pack('L', 0xFFFFFF80)) } ],
+	[ 'metapage: chunk beyond the end', undef,
+		sub { put($_[0], 0, $META{chunk}, pack('L', 1 << 20)) } ],
+	[ 'metapage: chunk far beyond', undef,
+		sub { put($_[0], 0, $META{chunk}, pack('L', 0xFFFFFF80)) } ],
 	[ 'metapage: chunk shifted', undef, sub { put($_[0], 0, $META{chunk}, pack('L', 2)) } ],
 	[ 'metapage: chunk at the metapage', 0, sub { put($_[0], 0, $META{chunk}, pack('L', 0)) } ],
-	[ 'metapage: free page is the metapage', undef, sub { put($_[0], 0, $META{first_free}, pack('L', 0)) } ],
-	[ 'metapage: free page is in use', undef, sub { put($_[0], 0, $META{first_free}, pack('L', $overflow)) } ],
+	[ 'metapage: free page is the metapage', undef,
+		sub { put($_[0], 0, $META{first_free}, pack('L', 0)) } ],
+	[ 'metapage: free page is in use', undef,
+		sub { put($_[0], 0, $META{first_free}, pack('L', $overflow)) } ],
 	[ 'metapage: zeroed', 0, sub { put($_[0], 0, 0, "\0" x $PAGE) } ],
 	[ 'metapage: random', 0, sub { put($_[0], 0, 0, random_bytes($PAGE)) } ],
 );
@@ -269,15 +277,18 @@ for my $where ([ primary => $primary ], [ overflow => $overflow ])
 	# The same item over and over is sound in each of its entries, but not as a page.
 	push @damage, [ "$what: many equal items", undef, sub {
 		my $lp = substr($pristine, $block * $PAGE + 28, 4);
-		my $count = int((unpack('S', substr($pristine, $block * $PAGE + $HEADER{upper}, 2)) - 24) / 4);
+		my $upper = unpack('S', substr($pristine, $block * $PAGE + $HEADER{upper}, 2));
+		my $count = int(($upper - 24) / 4);
 		$count = 1000 if $count > 1000;
 		put($_[0], $block, 24, $lp x $count);
 		put($_[0], $block, $HEADER{lower}, pack('S', 24 + 4 * $count));
 	} ],
 	  [ "$what: items all over the page", undef, sub {
 		put($_[0], $block, 24, substr($pristine, $block * $PAGE + 24, 4) x 20) } ],
-	  [ "$what: item outside", $block, sub { put($_[0], $block, 28, pack('L', 8190 | 1 << 15 | 200 << 17)) } ],
-	  [ "$what: item too short", $block, sub { put($_[0], $block, 28, pack('L', $at | 1 << 15 | 8 << 17)) } ],
+	  [ "$what: item outside", $block,
+		sub { put($_[0], $block, 28, pack('L', 8190 | 1 << 15 | 200 << 17)) } ],
+	  [ "$what: item too short", $block,
+		sub { put($_[0], $block, 28, pack('L', $at | 1 << 15 | 8 << 17)) } ],
 	  [ "$what: dead item", $block, sub { put($_[0], $block, 28, pack('L', 3 << 15)) } ];
 	$field->('kind', 77, $block);
 	$field->('bucket', 5000, $block);
@@ -348,7 +359,8 @@ sub scribble
 	my $bytes = (
 		sub { random_bytes($length) }, sub { "\0" x $length }, sub { "\xFF" x $length },
 		# What stands at the same place of another page: sound, but not here.
-		sub { substr($pristine, int(rand($blocks)) * $PAGE + $offset, $length) })[ int(rand(4)) ]->();
+		sub { substr($pristine, int(rand($blocks)) * $PAGE + $offset, $length) }
+	)[ int(rand(4)) ]->();
 	put($data, $block, $offset, $bytes);
 	return "$length at $block/$offset";
 }

@@ -31,7 +31,8 @@ for my $how ('', '--schema-only')
 		[ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $file, $how ? $how : () ],
 		"pg_dump $how");
 	$node->safe_psql('postgres', "CREATE DATABASE $db");
-	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($db), '-f', $file ],
+	$node->command_ok(
+		[ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($db), '-f', $file ],
 		"pg_dump $how: restored");
 	is($node->safe_psql($db, 'SELECT count(*) FROM hloom_leases'), '0', "pg_dump $how: no leases");
 	is($node->safe_psql($db, $works), '1', "pg_dump $how: a lease can be taken");
@@ -66,7 +67,8 @@ is(ask($old_session, "SELECT hloom_is_held($mine)"), 't', 'SET TABLESPACE keeps 
 is(ask($old_session, "SELECT hloom_extend($mine)"), 't', 'SET TABLESPACE: it can be extended');
 $node->stop('immediate');
 $node->start;
-is($node->safe_psql('postgres', "SELECT hloom_is_held($mine)"), 't', 'SET TABLESPACE: after a crash');
+is($node->safe_psql('postgres', "SELECT hloom_is_held($mine)"),
+	't', 'SET TABLESPACE: after a crash');
 eval { $old_session->quit };
 
 # ---- DROP and CREATE EXTENSION -------------------------------------------------------------------
@@ -92,7 +94,8 @@ $subscriber->safe_psql('postgres',
 	"CREATE SUBSCRIPTION sub CONNECTION '" . $node->connstr . " dbname=postgres'"
 	  . ' PUBLICATION everything');
 is( $node->safe_psql(
-		'postgres', 'SELECT count(*) FROM pg_publication_tables WHERE tablename = \'hloom_leases\''),
+		'postgres',
+		'SELECT count(*) FROM pg_publication_tables WHERE tablename = \'hloom_leases\''),
 	'1', 'the publication has the lease table');
 wait_for_sql($subscriber,
 	'SELECT count(*) >= 2 AND bool_and(srsubstate = \'r\') FROM pg_subscription_rel');
@@ -146,7 +149,8 @@ $node->stop;
 
 # Without archiving a new file is not logged but synced at commit; replay has to leave it alone.
 my $minimal = make_node(
-	'minimal', settings => { wal_level => 'minimal', max_wal_senders => 0, wal_skip_threshold => 0 });
+	'minimal',
+	settings => { wal_level => 'minimal', max_wal_senders => 0, wal_skip_threshold => 0 });
 for my $rewrite ('TRUNCATE hloom_leases', 'VACUUM FULL hloom_leases',
 	'BEGIN; TRUNCATE hloom_leases; TRUNCATE hloom_leases; COMMIT',
 	'BEGIN; TRUNCATE hloom_leases; SAVEPOINT a; TRUNCATE hloom_leases; ROLLBACK TO a; COMMIT')

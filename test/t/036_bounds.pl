@@ -1,5 +1,5 @@
 # Somebody holds the lease table in an open transaction: every call answers within its bound, can be
-# cancelled, and leaves nothing behind.  And whoever wants the table gets it under a stream of calls.
+# cancelled, and leaves nothing behind.  Whoever wants the table gets it under a stream of calls.
 use strict;
 use warnings;
 use FindBin;
