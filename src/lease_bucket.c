@@ -34,6 +34,7 @@
 typedef struct MetaCache
 {
 	HloomFile	file;			/* whose metapage it is */
+	BlockNumber blocks;			/* the file is at least as long */
 	HloomMeta	meta;			/* cut after the chunks in use */
 } MetaCache;
 
@@ -82,6 +83,7 @@ hloom_bucket_refresh_meta(Relation rel)
 	rel->rd_amcache = NULL;
 	cache = MemoryContextAlloc(CacheMemoryContext, offsetof(MetaCache, meta) + size);
 	cache->file = hloom_rel_file(rel);
+	cache->blocks = 0;
 	memcpy(&cache->meta, meta, size);
 	rel->rd_amcache = cache;
 	UnlockReleaseBuffer(buf);
@@ -102,13 +104,34 @@ hloom_bucket_meta(Relation rel)
 }
 
 /*
+ * Raises unless the block is in the file.  Reading one that is not there would raise an error
+ * about a file, or extend it.
+ */
+static void
+check_block(Relation rel, BlockNumber block)
+{
+	MetaCache  *cache = (MetaCache *) rel->rd_amcache;
+	BlockNumber blocks;
+
+	if (likely(cache != NULL && block < cache->blocks))
+		return;
+	blocks = RelationGetNumberOfBlocks(rel);
+	if (block >= blocks)
+		hloom_bucket_corrupted(rel, block, "link to a missing page");
+	if (cache != NULL)
+		cache->blocks = blocks;
+}
+
+/*
  * Returns a page of this kind, locked.  Raises when the page is something else.
  */
 Buffer
 hloom_bucket_lock_page(Relation rel, BlockNumber block, HloomPageKind kind, int mode)
 {
-	Buffer		buf = ReadBuffer(rel, block);
+	Buffer		buf;
 
+	check_block(rel, block);
+	buf = ReadBuffer(rel, block);
 	LockBuffer(buf, mode);
 	if (!hloom_page_good_kind(BufferGetPage(buf), kind))
 		hloom_bucket_corrupted(rel, block, "invalid page");
@@ -121,10 +144,16 @@ hloom_bucket_lock_page(Relation rel, BlockNumber block, HloomPageKind kind, int 
 void
 hloom_bucket_lock(Relation rel, uint32 number, int mode, HloomBucket *bucket)
 {
-	BlockNumber block = hloom_meta_block(hloom_bucket_meta(rel), number);
-	Buffer		buf = hloom_bucket_lock_page(rel, block, HLOOM_PAGE_PRIMARY, mode);
-	HloomTail  *tail = hloom_page_tail(BufferGetPage(buf));
+	HloomMeta  *meta = hloom_bucket_meta(rel);
+	BlockNumber block;
+	Buffer		buf;
+	HloomTail  *tail;
 
+	if (number > meta->maxbucket)
+		hloom_bucket_corrupted(rel, HLOOM_META_BLOCK, "wrong number of buckets");
+	block = hloom_meta_block(meta, number);
+	buf = hloom_bucket_lock_page(rel, block, HLOOM_PAGE_PRIMARY, mode);
+	tail = hloom_page_tail(BufferGetPage(buf));
 	if (tail->bucket != number || tail->stamp < number)
 		hloom_bucket_corrupted(rel, block, "wrong bucket number");
 	bucket->rel = rel;
@@ -283,6 +312,10 @@ hloom_bucket_append(const HloomBucket *bucket, BlockNumber last, const HloomRow 
 	Page		fresh_page;
 	XLogRecPtr	lsn;
 
+	/* What is locked already would be waited for without end. */
+	if (reuse == HLOOM_META_BLOCK || reuse == last ||
+		reuse == BufferGetBlockNumber(bucket->primary))
+		hloom_bucket_corrupted(bucket->rel, reuse, "page in use is in the list of free pages");
 	if (reuse != InvalidBlockNumber)
 		fresh = hloom_bucket_lock_page(bucket->rel, reuse, HLOOM_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
 	else
@@ -313,11 +346,12 @@ hloom_bucket_append(const HloomBucket *bucket, BlockNumber last, const HloomRow 
 int
 hloom_bucket_purge_page(Page page, const HloomJudge *judge)
 {
-	OffsetNumber dead[MaxHeapTuplesPerPage];
+	OffsetNumber dead[HLOOM_MAX_ROWS];
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	int			count = 0;
 
-	for (OffsetNumber off = FirstOffsetNumber; off <= max && count < lengthof(dead); off++)
+	Assert(max <= HLOOM_MAX_ROWS);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		if (!hloom_row_live(hloom_page_row(page, off), judge))
 			dead[count++] = off;
 	if (count > 0)
@@ -388,8 +422,10 @@ hloom_bucket_purge(const HloomBucket *bucket, const HloomJudge *judge, bool prim
 	while (next != InvalidBlockNumber)
 	{
 		uint32		ordinal = hloom_page_tail(BufferGetPage(prev))->ordinal;
-		Buffer		buf = hloom_bucket_lock_block(bucket, next, BUFFER_LOCK_EXCLUSIVE);
+		Buffer		buf = prev;
 
+		if (next != BufferGetBlockNumber(prev))
+			buf = hloom_bucket_lock_block(bucket, next, BUFFER_LOCK_EXCLUSIVE);
 		if (hloom_page_tail(BufferGetPage(buf))->ordinal <= ordinal)
 			hloom_bucket_corrupted(bucket->rel, next, "chain of pages runs in a circle");
 		hloom_bucket_check_items(bucket, buf);

@@ -92,7 +92,9 @@ hloom_page_good_kind(Page page, HloomPageKind kind)
 		PageGetPageSize(page) != BLCKSZ || PageGetPageLayoutVersion(page) != PG_PAGE_LAYOUT_VERSION)
 		return false;
 	tail = hloom_page_tail(page);
-	return tail->page_id == HLOOM_PAGE_ID && tail->kind == kind;
+	return tail->page_id == HLOOM_PAGE_ID && tail->kind == kind &&
+		(kind == HLOOM_PAGE_META || PageGetMaxOffsetNumber(page) <= HLOOM_MAX_ROWS) &&
+		(kind != HLOOM_PAGE_PRIMARY || (tail->fence >= 0 && tail->fence < HLOOM_MAX_FENCE));
 }
 
 /*
@@ -110,8 +112,16 @@ hloom_page_good_meta(Page page)
 		meta->maxbucket >= HLOOM_CHUNK - 1 && meta->maxbucket < meta->chunks * HLOOM_CHUNK;
 }
 
+static bool
+good_address(const HloomRow *row)
+{
+	int			family = row->texts[row->ns_len + row->key_len + row->note_len + row->app_len];
+
+	return row->addr_len == 5 ? family == 4 : row->addr_len == HLOOM_MAX_ADDR && family == 6;
+}
+
 /*
- * Whether the lengths of a row agree with the room it has.
+ * Whether a row is one we can have written in the room it has.
  */
 bool
 hloom_row_good(const HloomRow *row, Size capacity)
@@ -119,8 +129,11 @@ hloom_row_good(const HloomRow *row, Size capacity)
 	return row->ns_len >= 1 && row->ns_len <= HLOOM_MAX_NAMESPACE &&
 		row->key_len >= 1 && row->key_len <= HLOOM_MAX_KEY_CHARS * 4 &&
 		row->note_len <= HLOOM_MAX_NOTE && row->app_len <= HLOOM_MAX_APP &&
-		row->addr_len <= HLOOM_MAX_ADDR && row->scope <= HLOOM_SCOPE_TRANSACTION &&
-		hloom_row_size(row) <= capacity;
+		hloom_row_size(row) <= capacity &&
+		(row->addr_len == 0 || good_address(row)) &&
+		row->scope <= HLOOM_SCOPE_TRANSACTION && row->mode == HLOOM_MODE_EXCLUSIVE &&
+		row->fence >= 0 && row->fence < HLOOM_MAX_FENCE && row->lease > 0 &&
+		IS_VALID_TIMESTAMP(row->granted_at) && IS_VALID_TIMESTAMP(row->expires_at);
 }
 
 /*

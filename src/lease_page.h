@@ -104,6 +104,14 @@ typedef struct HloomRow
 
 StaticAssertDecl(offsetof(HloomRow, texts) == 80, "on-disk layout of a row");
 
+/* No page has more rows: each has a namespace and a key of a byte at least. */
+#define HLOOM_MAX_ROWS \
+	((BLCKSZ - SizeOfPageHeaderData - sizeof(HloomTail)) / \
+	 (MAXALIGN(offsetof(HloomRow, texts) + 2) + sizeof(ItemIdData)))
+
+/* Fences fit the integers of every client. */
+#define HLOOM_MAX_FENCE (INT64CONST(1) << 53)
+
 #define HLOOM_MAX_APP 63
 #define HLOOM_MAX_ADDR 17
 #define HLOOM_MAX_ROW \

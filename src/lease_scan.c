@@ -141,9 +141,8 @@ load_bucket(HloomScan *scan, uint32 number)
 	uint32		stamp;
 	int			dead = 0;
 
-	if (number > hloom_bucket_meta(scan->base.rs_rd)->maxbucket &&
-		number > hloom_bucket_refresh_meta(scan->base.rs_rd)->maxbucket)
-		hloom_bucket_corrupted(scan->base.rs_rd, HLOOM_META_BLOCK, "wrong number of buckets");
+	if (number > hloom_bucket_meta(scan->base.rs_rd)->maxbucket)
+		hloom_bucket_refresh_meta(scan->base.rs_rd);
 	hloom_bucket_lock(scan->base.rs_rd, number, BUFFER_LOCK_SHARE, &bucket);
 	hloom_bucket_judge(&bucket, &judge);
 	stamp = bucket.stamp;

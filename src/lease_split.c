@@ -175,11 +175,16 @@ switch_over(HloomBucket *old, NewBucket *made)
 	Relation	rel = old->rel;
 	BlockNumber block = hloom_meta_block(hloom_bucket_meta(rel), made->number);
 	GenericXLogState *state = GenericXLogStart(rel);
-	Buffer		fresh = ReadBuffer(rel, block);
+	Buffer		fresh;
 	Buffer		meta;
 	Page		old_page;
 	HloomJudge	judge;
 
+	/* What is locked already, or will be, must not be locked again. */
+	if (block == HLOOM_META_BLOCK || block == BufferGetBlockNumber(old->primary) ||
+		block >= RelationGetNumberOfBlocks(rel))
+		hloom_bucket_corrupted(rel, HLOOM_META_BLOCK, "wrong place of a new bucket");
+	fresh = ReadBuffer(rel, block);
 	LockBuffer(fresh, BUFFER_LOCK_EXCLUSIVE);
 	if (!PageIsNew(BufferGetPage(fresh)) &&
 		!hloom_page_good_kind(BufferGetPage(fresh), HLOOM_PAGE_RESERVED))
