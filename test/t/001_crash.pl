@@ -245,6 +245,24 @@ for my $stop (1 .. rounds(3))
 		"SELECT hloom_release(namespace, key, owner) FROM hloom_leases WHERE namespace = 'off'");
 }
 
+# Nobody flushes for a few grants that are followed by silence but the WAL writer, which writes out
+# a page that is not full only when it was told so.
+for my $grants (2, 60)
+{
+	local $TODO = 'the tail behind the page of the last nudge waits for other WAL';
+	my $session = session($node);
+	ask($session, 'SET synchronous_commit = off');
+	ask($session, take('silence', "$grants-$_")) for 1 .. $grants;
+	my $flushed = eval { wait_until('', sub { ask($session, $UNFLUSHED) eq 'f' }, 5) };
+	ok($flushed, "$grants grants and silence: flushed by the WAL writer");
+	my $leases = ask($session, "$LEASE WHERE namespace = 'silence' ORDER BY key");
+	$node->stop('immediate');
+	$session->quit;
+	$node->start;
+	is($node->safe_psql('postgres', "$LEASE WHERE namespace = 'silence' ORDER BY key"),
+		$leases, "$grants grants and silence: there after a crash");
+}
+
 $node->stop;
 command_ok([ $node->installed_command('pg_checksums'), '--check', '-D', $node->data_dir ],
 	'the checksums are right');

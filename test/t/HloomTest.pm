@@ -95,11 +95,11 @@ sub take
 	return "SELECT owner, fence FROM hloom_try_acquire('$namespace', '$key'$rest)";
 }
 
-# wait_until($what, $code): call $code until it returns true; returns that
+# wait_until($what, $code [, $seconds]): call $code until it returns true; returns that
 sub wait_until
 {
-	my ($what, $code) = @_;
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my ($what, $code, $seconds) = @_;
+	my $end = time + ($seconds || $PostgreSQL::Test::Utils::timeout_default);
 	while (1)
 	{
 		my $result = $code->();
