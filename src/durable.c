@@ -18,6 +18,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "fmgr.h"
@@ -26,8 +28,10 @@
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -98,6 +102,9 @@ hloom_durable_forget(XLogRecPtr saved, TimestampTz now)
 	nudge_wal_writer(lsn, now);
 }
 
+/* The deadline has ended the wait for a standby.  Set by a signal handler. */
+static volatile sig_atomic_t standby_late = false;
+
 static bool
 standby_reached(XLogRecPtr lsn)
 {
@@ -123,37 +130,60 @@ standby_reached(XLogRecPtr lsn)
 }
 
 /*
- * Waits for synchronous standbys.  Returns false when the wait was cut short; then the cancel or
- * termination that did it is pending, and the next CHECK_FOR_INTERRUPTS raises it.
+ * Timeout handler: ends the wait for a standby, as a cancel would.
+ */
+static void
+end_standby_wait(void)
+{
+	standby_late = true;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
+
+/*
+ * Waits for synchronous standbys until the deadline.  Returns false when the wait was cut short;
+ * a cancel or termination that did it is pending, and the next CHECK_FOR_INTERRUPTS raises it.
  */
 static bool
-wait_for_standbys(XLogRecPtr lsn)
+wait_for_standbys(XLogRecPtr lsn, TimestampTz deadline)
 {
+	static TimeoutId timeout = 0;
 	CommandDest dest = whereToSendOutput;
+	bool		reached;
+
+	if (timeout == 0)
+		timeout = RegisterTimeout(USER_TIMEOUT, end_standby_wait);
+	standby_late = false;
+	enable_timeout_at(timeout, deadline);
 
 	/* "commit" is true, or remote_apply would be lowered to a flush. */
 	SyncRepWaitForLSN(lsn, true);
-	if (standby_reached(lsn))
-		return true;
+	disable_timeout(timeout, false);
+	reached = standby_reached(lsn);
 
 	/*
 	 * Core ends a cut wait with a warning, since a commit cannot be undone, and eats the cancel.
-	 * A grant can be given back, so the caller gets the error, and gets to hear of it.
+	 * A grant can be given back, so the caller gets the error, and gets to hear of it.  The
+	 * deadline's own cancel is not for the caller.
 	 */
 	whereToSendOutput = dest;
-	if (!ProcDiePending)
+	if (standby_late)
+		QueryCancelPending = false;
+	else if (!reached && !ProcDiePending)
 		QueryCancelPending = true;
-	InterruptPending = true;
-	return false;
+	if (!reached)
+		InterruptPending = true;
+	return reached;
 }
 
 /*
  * Makes everything up to lsn as durable as synchronous_commit says.  Returns false when the wait
- * for a standby was cut short; the caller then undoes its change and lets interrupts in.  The
- * caller holds interrupts.  Does not raise: a failing fsync is a PANIC, as in a COMMIT.
+ * for a standby was cut short or took until the deadline; the caller then undoes its change and
+ * lets interrupts in.  The caller holds interrupts.  Does not raise: a failing fsync is a PANIC, as in a COMMIT.
  */
 bool
-hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now)
+hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now, TimestampTz deadline)
 {
 	Assert(InterruptHoldoffCount > 0);
 
@@ -166,7 +196,7 @@ hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now)
 	if (hloom_durable_test_point(HLOOM_POINT_FLUSH))
 		return true;
 	XLogFlush(lsn);
-	if (SyncRepRequested())
-		return wait_for_standbys(lsn);
+	if (SyncRepRequested() && HLOOM_SYNC_STANDBYS_DEFINED())
+		return wait_for_standbys(lsn, deadline);
 	return true;
 }

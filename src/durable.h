@@ -10,7 +10,8 @@
 
 extern XLogRecPtr hloom_durable_begin(void);
 extern void hloom_durable_forget(XLogRecPtr saved, TimestampTz now);
-extern bool hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now);
+extern bool hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now,
+							   TimestampTz deadline);
 extern bool hloom_durable_test_point(HloomTestPoint point);
 
 #endif							/* HLOOM_DURABLE_H */

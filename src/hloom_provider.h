@@ -68,6 +68,7 @@ typedef struct HloomGrant
 	int64		fence;
 	TimestampTz expires_at;		/* the store's own end: never before requested_at + lease */
 	int64		lease;			/* microseconds last granted */
+	bool		capped;			/* extend: the lease last granted was above max_lease */
 } HloomGrant;
 
 typedef struct HloomProvider

@@ -90,7 +90,7 @@ am_index_fetch_tuple(struct IndexFetchTableData *scan, ItemPointer tid, Snapshot
 static bool
 am_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
 {
-	hloom_am_refuse(rel, "UPDATE or WHERE CURRENT OF");
+	hloom_am_refuse(rel, "UPDATE, MERGE or WHERE CURRENT OF");
 }
 
 static bool

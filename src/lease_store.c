@@ -316,6 +316,7 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 
 	HOLD_INTERRUPTS();
 	old_end = walk.head.expires_at;
+	grant->capped = call->lease == 0 && walk.head.lease > call->max_lease;
 	walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
 	walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
 	note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,

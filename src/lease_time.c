@@ -56,6 +56,17 @@ hloom_time_is_positive(const Interval *span)
 }
 
 /*
+ * Tells that a lease is cut to hloom_lock.max_lease.
+ */
+void
+hloom_time_notice_cap(void)
+{
+	ereport(NOTICE,
+			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),
+			 errmsg("lease is cut to hloom_lock.max_lease, %d ms", hloom_max_lease)));
+}
+
+/*
  * Returns the lease cut to hloom_lock.max_lease, with a NOTICE when it was longer.
  */
 int64
@@ -65,9 +76,7 @@ hloom_time_capped_lease(int64 lease)
 
 	if (lease <= longest)
 		return lease;
-	ereport(NOTICE,
-			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),
-			 errmsg("lease is cut to hloom_lock.max_lease, %d ms", hloom_max_lease)));
+	hloom_time_notice_cap();
 	return longest;
 }
 

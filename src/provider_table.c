@@ -60,7 +60,7 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 	hloom_durable_test_point(HLOOM_POINT_GRANTED);
 
 	/* Who was told to stop meanwhile will not hear of the grant. */
-	if (!hloom_durable_wait(change.lsn, saved, change.at) || QueryCancelPending ||
+	if (!hloom_durable_wait(change.lsn, saved, change.at, call->deadline) || QueryCancelPending ||
 		ProcDiePending || GetCurrentTimestamp() >= call->deadline)
 	{
 		if (change.fresh)
@@ -101,6 +101,7 @@ table_extend(const HloomCall *call, HloomGrant *grant)
 	XLogRecPtr	saved = hloom_durable_begin();
 	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
 	HloomChange change;
+	bool		durable = true;
 
 	if (rel == NULL)
 		return HLOOM_TIMEOUT;
@@ -111,12 +112,12 @@ table_extend(const HloomCall *call, HloomGrant *grant)
 	}
 	hloom_table_close(rel, RowExclusiveLock);
 	if (change.longer)
-		(void) hloom_durable_wait(change.lsn, saved, change.at);
+		durable = hloom_durable_wait(change.lsn, saved, change.at, call->deadline);
 	else
 		hloom_durable_forget(saved, change.at);
 	RESUME_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
-	return HLOOM_YES;
+	return durable ? HLOOM_YES : HLOOM_TIMEOUT;
 }
 
 /*

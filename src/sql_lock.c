@@ -213,11 +213,13 @@ extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 	switch (hloom_provider_of(&call.name)->extend(&call, &grant))
 	{
 		case HLOOM_YES:
+			if (grant.capped)
+				hloom_time_notice_cap();
 			PG_RETURN_BOOL(true);
 		case HLOOM_NO:
 			PG_RETURN_BOOL(false);
 		default:
-			warn_failed("LockExtendFailed", "the lease ends when it would have", &call);
+			warn_failed("LockExtendFailed", "the lease may end when it would have", &call);
 			PG_RETURN_BOOL(false);
 	}
 }

@@ -173,6 +173,28 @@ SQL
 	nothing_held('after the release');
 }
 
+# Nobody has to end the wait: it is not longer than the lease.
+{
+	my $session = session($node, 'bound');
+	my $owner = '00000000-0000-4000-8000-000000000002';
+	my @found = ask_error($session, take('absent', 'k', "lease => '700 ms'"));
+	is($found[0], 'LL003', 'bound: the lease is over before the standby has it');
+	like($found[1], qr/canceling wait for synchronous replication/, 'bound: it did wait');
+	is(ask($session, 'SELECT pg_sleep(0.05)'), '', 'bound: the next statement is not cancelled');
+	nothing_held('bound');
+
+	ask($session, 'SET synchronous_commit = local');
+	ask($session, take('absent', 'k', "lease => '1 s', owner => '$owner'"));
+	ask($session, 'SET synchronous_commit = on');
+	$session->{stderr} = '';
+	is(ask($session, "SELECT hloom_extend('absent', 'k', '$owner', '2 s')"),
+		'f', 'bound: a longer lease is not confirmed');
+	like($session->{stderr}, qr/LL003: LockExtendFailed/, 'bound: with a warning');
+	ask($session, "SELECT hloom_release('absent', 'k', '$owner')");
+	$session->quit;
+	nothing_held('bound, extension');
+}
+
 # A server that shuts down ends the wait, too.
 {
 	my $run = start_sql($node, $TAKE, 'cut');

@@ -4,6 +4,6 @@ set -eu
 cd "$(dirname "$0")"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-${CC:-cc} -std=gnu99 -O2 -D_GNU_SOURCE -I../../src -I"$(${PG_CONFIG:-pg_config} --includedir-server)" \
-	-o "$out/bucket" bucket.c
+headers=$(${PG_CONFIG:-pg_config} --includedir-server)
+${CC:-cc} -std=gnu99 -O2 -D_GNU_SOURCE -I../../src -I"$headers" -o "$out/bucket" bucket.c
 "$out/bucket"
