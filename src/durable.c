@@ -180,7 +180,8 @@ wait_for_standbys(XLogRecPtr lsn, TimestampTz deadline)
 /*
  * Makes everything up to lsn as durable as synchronous_commit says.  Returns false when the wait
  * for a standby was cut short or took until the deadline; the caller then undoes its change and
- * lets interrupts in.  The caller holds interrupts.  Does not raise: a failing fsync is a PANIC, as in a COMMIT.
+ * lets interrupts in.  The caller holds interrupts.  Does not raise: a failing fsync is a PANIC,
+ * as in a COMMIT.
  */
 bool
 hloom_durable_wait(XLogRecPtr lsn, XLogRecPtr saved, TimestampTz now, TimestampTz deadline)

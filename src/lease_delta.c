@@ -23,6 +23,9 @@
 #include "compat.h"
 #include "lease_delta.h"
 
+/* Equal bytes within a change that are worth a part of their own behind them. */
+#define WORTH_A_PART 8
+
 static int
 buffer_index(HloomDelta *delta, Buffer buf)
 {
@@ -34,36 +37,74 @@ buffer_index(HloomDelta *delta, Buffer buf)
 	{
 		Assert(i < HLOOM_DELTA_BUFFERS);
 		delta->buffer[delta->buffers++] = buf;
+		delta->length[i] = 0;
 	}
 	return i;
 }
 
+static void
+add_part(HloomDelta *delta, int i, Size offset, const char *data, Size size)
+{
+	char	   *to = delta->parts[i] + delta->length[i];
+	uint16		head[2] = {(uint16) offset, (uint16) size};
+
+	Assert(delta->length[i] + sizeof(head) + size <= HLOOM_DELTA_SIZE);
+	memcpy(to, head, sizeof(head));
+	memcpy(to + sizeof(head), data, size);
+	delta->length[i] += sizeof(head) + size;
+}
+
 /*
- * Notes that size bytes at a place of the page become data, which stays as it is until the end.
- * Equal bytes at both ends are left out.
+ * Notes that size bytes at a place of the page become data, leaving out what is equal.
  */
 void
 hloom_delta_set(HloomDelta *delta, Buffer buf, void *at, const void *data, Size size)
 {
-	HloomDeltaPart *part = &delta->part[delta->parts];
 	const char *old = at;
 	const char *new = data;
-	int			buffer = buffer_index(delta, buf);
+	int			i = buffer_index(delta, buf);
+	Size		base = (char *) at - (char *) BufferGetPage(buf);
+	Size		pos = 0;
 
-	while (size > 0 && *old == *new)
-		old++, new++, size--;
-	while (size > 0 && old[size - 1] == new[size - 1])
-		size--;
-	if (size == 0)
-		return;
+	for (;;)
+	{
+		Size		start;
+		Size		end;
 
-	Assert(delta->parts < HLOOM_DELTA_PARTS);
-	part->buffer = buffer;
-	part->at = (char *) old;
-	part->data = new;
-	part->head[0] = (uint16) (old - (char *) BufferGetPage(buf));
-	part->head[1] = (uint16) size;
-	delta->parts++;
+		while (size - pos >= sizeof(uint64) && memcmp(old + pos, new + pos, sizeof(uint64)) == 0)
+			pos += sizeof(uint64);
+		while (pos < size && old[pos] == new[pos])
+			pos++;
+		if (pos == size)
+			return;
+		start = pos;
+		end = ++pos;
+		while (pos < size && pos - end < WORTH_A_PART)
+		{
+			if (old[pos] != new[pos])
+				end = pos + 1;
+			pos++;
+		}
+		add_part(delta, i, base + start, new + start, end - start);
+	}
+}
+
+/*
+ * Puts the parts into the page.
+ */
+static void
+apply_parts(Page page, const char *parts, int length)
+{
+	const char *end = parts + length;
+
+	while (parts < end)
+	{
+		uint16		head[2];
+
+		memcpy(head, parts, sizeof(head));
+		memcpy((char *) page + head[0], parts + sizeof(head), head[1]);
+		parts += sizeof(head) + head[1];
+	}
 }
 
 /*
@@ -75,31 +116,30 @@ XLogRecPtr
 hloom_delta_finish(Relation rel, HloomDelta *delta)
 {
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
+	int			changed = 0;
 
 	if (!RelationNeedsWAL(rel))
 		return lsn;
-	if (delta->parts == 0)
+	for (int i = 0; i < delta->buffers; i++)
+		changed += delta->length[i];
+	if (changed == 0)
 		return PageGetLSN(BufferGetPage(delta->buffer[0]));
 
 	START_CRIT_SECTION();
-	for (int i = 0; i < delta->parts; i++)
-		memcpy(delta->part[i].at, delta->part[i].data, delta->part[i].head[1]);
-	for (int i = 0; i < delta->buffers; i++)
-		MarkBufferDirty(delta->buffer[i]);
-
 	XLogBeginInsert();
 	for (int i = 0; i < delta->buffers; i++)
-		XLogRegisterBuffer(i, delta->buffer[i], REGBUF_STANDARD);
-	for (int i = 0; i < delta->parts; i++)
 	{
-		HloomDeltaPart *part = &delta->part[i];
-
-		XLogRegisterBufData(part->buffer, (char *) part->head, sizeof(part->head));
-		XLogRegisterBufData(part->buffer, (char *) part->data, part->head[1]);
+		if (delta->length[i] == 0)
+			continue;
+		apply_parts(BufferGetPage(delta->buffer[i]), delta->parts[i], delta->length[i]);
+		MarkBufferDirty(delta->buffer[i]);
+		XLogRegisterBuffer(i, delta->buffer[i], REGBUF_STANDARD);
+		XLogRegisterBufData(i, delta->parts[i], delta->length[i]);
 	}
 	lsn = XLogInsert(RM_GENERIC_ID, 0);
 	for (int i = 0; i < delta->buffers; i++)
-		PageSetLSN(BufferGetPage(delta->buffer[i]), lsn);
+		if (delta->length[i] > 0)
+			PageSetLSN(BufferGetPage(delta->buffer[i]), lsn);
 	END_CRIT_SECTION();
 	return lsn;
 }

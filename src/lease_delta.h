@@ -6,26 +6,21 @@
 #define HLOOM_LEASE_DELTA_H
 
 #include "access/xlogdefs.h"
+#include "lease_page.h"
 #include "storage/buf.h"
-#include "utils/rel.h"
 
 #define HLOOM_DELTA_BUFFERS 2
-#define HLOOM_DELTA_PARTS 6
 
-typedef struct HloomDeltaPart
-{
-	int			buffer;			/* index into buffers */
-	char	   *at;				/* in the page */
-	const char *data;
-	uint16		head[2];		/* offset and length, as logged */
-} HloomDeltaPart;
+/* A whole row, three fields beside it, and what parts cost. */
+#define HLOOM_DELTA_SIZE (HLOOM_MAX_ROW + 3 * sizeof(int64) + 4 * 2 * sizeof(uint16))
 
+/* Set buffers to 0 to begin; the rest need not be cleared. */
 typedef struct HloomDelta
 {
 	int			buffers;
-	int			parts;
 	Buffer		buffer[HLOOM_DELTA_BUFFERS];
-	HloomDeltaPart part[HLOOM_DELTA_PARTS];
+	int			length[HLOOM_DELTA_BUFFERS];
+	char		parts[HLOOM_DELTA_BUFFERS][HLOOM_DELTA_SIZE];
 } HloomDelta;
 
 extern void hloom_delta_set(HloomDelta *delta, Buffer buf, void *at, const void *data, Size size);

@@ -142,7 +142,7 @@ add_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, boo
 static XLogRecPtr
 overwrite_row(const HloomBucket *bucket, ItemPointer at, const HloomRow *row, Size size)
 {
-	HloomDelta	delta = {0};
+	HloomDelta	delta;
 	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(at),
 											  BUFFER_LOCK_EXCLUSIVE);
 	Page		page = BufferGetPage(buf);
@@ -151,6 +151,7 @@ overwrite_row(const HloomBucket *bucket, ItemPointer at, const HloomRow *row, Si
 	TimestampTz earliest = Min(tail->earliest, row->expires_at);
 	XLogRecPtr	lsn;
 
+	delta.buffers = 0;
 	hloom_delta_set(&delta, buf, hloom_page_row(page, ItemPointerGetOffsetNumber(at)), row, size);
 	hloom_delta_set(&delta, buf, &tail->earliest, &earliest, sizeof(earliest));
 	if (row->fence > counter->fence)

@@ -1,3 +1,3 @@
 \set k random(1, 10000000)
-SELECT * FROM hloom_try_acquire('bench', 'k' || :k, lease => '30 s', owner => :owner);
-SELECT hloom_release('bench', 'k' || :k, :owner::uuid);
+SELECT owner, fence, lease_end FROM hloom_try_acquire('bench', :k, lease => '30 s', owner => :owner);
+SELECT hloom_release('bench', :k, :owner::uuid);
