@@ -222,6 +222,9 @@ for my $stop (1 .. rounds(3))
 			return ask($session,
 				"SELECT count(*) > 1000 FROM hloom_leases WHERE namespace = 'off'") eq 't';
 		});
+	# A flush, so that there is something to look at afterwards; what comes behind it may be lost.
+	ask($session, 'SET synchronous_commit = on; ' . take('on', "stop-$stop"));
+	ask($session, 'SET synchronous_commit = off');
 	my $fence = ask($session, "SELECT fence FROM hloom_try_acquire('off', 'fence', '1s')");
 	$node->stop('immediate');
 	$session->quit;
