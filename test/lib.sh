@@ -244,7 +244,7 @@ hl_begin() {
 hl_server_pids() {
 	local f pid
 	while IFS= read -r f; do
-		read -r pid <"$f" || continue
+		{ read -r pid <"$f"; } 2>/dev/null || continue
 		# The number may belong to another process by now; a postmaster stays in its directory.
 		[[ $pid =~ ^[0-9]+$ && $(readlink "/proc/$pid/cwd") == "$(dirname "$f")" ]] && echo "$pid"
 	done < <(find "$HL_TMP" -name postmaster.pid -type f 2>/dev/null)
