@@ -66,7 +66,7 @@ hloom_durable_begin(void)
  * wal_writer_delay for the whole server.  In between it is told of records on the WAL page it was
  * signalled for, which costs no signal, so that a few grants followed by silence are flushed in
  * time.  The last ones of a burst that filled the page wait for the next nudge of anybody, at
- * most for the background writer's snapshot (15 s, not with wal_level = minimal).
+ * most for the background writer's snapshot (some 25 s, not with wal_level = minimal).
  */
 static void
 nudge_wal_writer(XLogRecPtr lsn, TimestampTz at)
@@ -74,7 +74,6 @@ nudge_wal_writer(XLogRecPtr lsn, TimestampTz at)
 	uint64		now = (uint64) at;
 	uint64		last = pg_atomic_read_u64(&hloom_shared->nudged_at);
 	uint64		delay = (uint64) WalWriterDelay * 1000;
-
 	uint64		page = (lsn - 1) / XLOG_BLCKSZ;
 
 	/* The unsigned difference also nudges after the clock was set back. */

@@ -3,8 +3,8 @@
  *	  One lease of an open lease table: claim, release, extend, look.
  *
  * An operation locks the key's bucket, reads the clock under that lock, walks the chain, and
- * makes at most one change.  An operation that is refused writes nothing.  The
- * locks are gone when it returns; making the change durable is the caller's (durable.c).
+ * makes at most one change.  An operation that is refused writes nothing.  The locks are gone when
+ * it returns; making the change durable is the caller's (durable.c).
  *
  * For one key there is at most one live row.  A claim overwrites the dead row of its key where it
  * fits, so a key's page changes by few bytes; it never leaves a second row of the key that a
@@ -277,23 +277,37 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 }
 
 /*
- * Frees the key if the call's owner holds it.  Returns whether it did.
+ * Whether the row is still as this backend's grant left it.
+ */
+static bool
+is_untouched(const HloomRow *head, const HloomGrant *grant)
+{
+	return head->fence == grant->fence && head->expires_at == grant->expires_at &&
+		head->pid == MyProcPid;
+}
+
+/*
+ * Frees the key if the call's owner holds it; with a grant, only if nobody renewed or extended the
+ * lease since this backend got it.  Returns whether it did.
  */
 bool
-hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change)
+hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant,
+					HloomChange *change)
 {
 	HloomBucket bucket;
 	HloomWalk	walk;
+	bool		frees;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	if (walk.held && walk.mine)
+	frees = walk.held && walk.mine && (grant == NULL || is_untouched(&walk.head, grant));
+	if (frees)
 	{
 		walk.head.flags |= HLOOM_ROW_FREE;
 		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
 										  offsetof(HloomRow, texts)), &walk, false, false);
 	}
 	hloom_bucket_unlock(&bucket);
-	return walk.held && walk.mine;
+	return frees;
 }
 
 /*

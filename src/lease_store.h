@@ -20,7 +20,8 @@ typedef struct HloomChange
 
 extern bool hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant,
 							  HloomChange *change);
-extern bool hloom_store_release(Relation rel, const HloomCall *call, HloomChange *change);
+extern bool hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant,
+								HloomChange *change);
 extern bool hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant,
 							   HloomChange *change);
 extern bool hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant);

@@ -21,11 +21,12 @@
 #include "provider.h"
 
 /*
- * Gives back what was just granted.  Interrupts are held.  If the table cannot be opened at once
- * the lease runs out by itself.
+ * Gives back what was just granted, unless the same owner has confirmed it elsewhere meanwhile: a
+ * client that got no answer may have tried again on another connection.  Interrupts are held.  If
+ * the table cannot be opened at once the lease runs out by itself.
  */
 static void
-give_back(const HloomCall *call)
+give_back(const HloomCall *call, const HloomGrant *grant)
 {
 	XLogRecPtr	saved = hloom_durable_begin();
 	Relation	rel = hloom_table_open(RowExclusiveLock, 0);
@@ -33,7 +34,7 @@ give_back(const HloomCall *call)
 
 	if (rel == NULL)
 		return;
-	if (hloom_store_release(rel, call, &change))
+	if (hloom_store_release(rel, call, grant, &change))
 		hloom_durable_forget(saved, change.at);
 	hloom_table_close(rel, RowExclusiveLock);
 }
@@ -64,7 +65,7 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 		ProcDiePending || GetCurrentTimestamp() >= call->deadline)
 	{
 		if (change.fresh)
-			give_back(call);
+			give_back(call, grant);
 		reply = HLOOM_TIMEOUT;
 	}
 	RESUME_INTERRUPTS();
@@ -85,7 +86,7 @@ table_release(const HloomCall *call)
 
 	if (rel == NULL)
 		return HLOOM_TIMEOUT;
-	released = hloom_store_release(rel, call, &change);
+	released = hloom_store_release(rel, call, NULL, &change);
 	if (released)
 		hloom_durable_forget(saved, change.at);
 	hloom_table_close(rel, RowExclusiveLock);

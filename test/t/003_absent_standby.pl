@@ -173,6 +173,27 @@ SQL
 	nothing_held('after the release');
 }
 
+# A client that got no answer tries again with its owner token on another connection.  What that
+# one was told holds, whatever becomes of the first call.
+{
+	my $owner = '00000000-0000-4000-8000-000000000003';
+	my $session = session($node, 'second');
+	my $again = take('absent', 'k', "owner => '$owner'");
+	my $run = start_sql($node, "$again;", 'cut');
+	wait_for_event($node, 'cut', 'SyncRep');
+	ask($session, 'SET synchronous_commit = local');
+	my $told = ask($session, $again);
+	$node->safe_psql('postgres',
+		"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut'");
+	my ($out, $messages) = finish_sql($run);
+	like($messages, qr/ERROR:  57014/, 'tried again: the first call is cancelled');
+	is(ask($session, "SELECT owner || '|' || fence FROM hloom_leases WHERE key = 'k'"),
+		$told, 'tried again: the second one holds the lease');
+	is(ask($session, "SELECT hloom_release('absent', 'k', '$owner')"), 't', 'tried again: release');
+	$session->quit;
+	nothing_held('tried again');
+}
+
 # Nobody has to end the wait: it is not longer than the lease.
 {
 	my $session = session($node, 'bound');
