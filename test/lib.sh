@@ -152,8 +152,8 @@ hl_need_packages() {
 		drivers)
 			want+=(python3-psycopg libpostgresql-jdbc-java)
 			command -v java >/dev/null || want+=(default-jdk-headless)
-			command -v node >/dev/null || want+=(nodejs)
-			command -v npm >/dev/null || want+=(npm)
+			# The package goes with Debian's own node; beside another one npm has the driver.
+			command -v npm >/dev/null || want+=(node-pg)
 			;;
 		*) hl_die "hl_need_packages: no set named $set" ;;
 		esac

@@ -45,7 +45,7 @@ SELECT fence FROM hloom_try_acquire('load', 'k' || :k, '10min', owner => md5(:k:
 SQL
 	short => <<'SQL',
 \set k random(1, 6000)
-SELECT fence FROM hloom_try_acquire('short', 'k' || :k, '50 ms', note => repeat('y', :k % 256));
+SELECT fence FROM hloom_try_acquire('short', 'k' || :k, '2 s', note => repeat('y', :k % 256));
 SQL
 	extend => <<'SQL',
 \set k random(1, 6000)
