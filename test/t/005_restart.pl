@@ -62,7 +62,7 @@ sub crash_restart
 fences_grow('first');
 fences_grow('release');
 
-fences_grow('short leases', '1 ms');
+fences_grow('short leases', '1 s');
 wait_for_sql($node, 'SELECT count(*) = 0 FROM hloom_leases');
 fences_grow('expiry');
 
@@ -111,7 +111,7 @@ for my $mode ('fast', 'smart')
 # A lease that ends while the server is down is over when it is back.
 {
 	my $session = session($node);
-	ask($session, take('down', 'k', "'300 ms'"));
+	ask($session, take('down', 'k', "'2 s'"));
 	my $end = ask($session, "SELECT expires_at FROM hloom_leases WHERE key = 'k'") || '-infinity';
 	$session->quit;
 	$node->restart;
