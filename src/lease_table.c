@@ -134,8 +134,12 @@ hloom_table_open(LOCKMODE mode, TimestampTz deadline)
 
 	for (;;)
 	{
+		bool		looked_up = false;
+
 		if (unlikely(!OidIsValid(cached_table)))
 		{
+			CHECK_FOR_INTERRUPTS();
+			looked_up = true;
 			cached_table = hloom_table_oid();
 			if (!OidIsValid(cached_table))
 				ereport(ERROR,
@@ -149,11 +153,17 @@ hloom_table_open(LOCKMODE mode, TimestampTz deadline)
 		if (likely(rel != NULL && hloom_table_is_ours(rel)))
 			break;
 
-		/* Dropped, and perhaps created again. */
-		if (rel != NULL)
-			RelationClose(rel);
+		/* Dropped, and perhaps created again; but another table of the name is not ours. */
 		UnlockRelationOid(cached_table, mode);
 		cached_table = InvalidOid;
+		if (rel != NULL)
+			RelationClose(rel);
+		if (rel != NULL && looked_up)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"" HLOOM_TABLE "\" is not the lease table of extension"
+							" \"" HLOOM_EXTENSION "\""),
+					 errhint("Give the lease table its name back.")));
 	}
 	if (mode == RowExclusiveLock &&
 		(rel->rd_createSubid != InvalidSubTransactionId ||

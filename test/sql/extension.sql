@@ -88,3 +88,18 @@ SELECT namespace, key FROM hloom_leases;
 \c :db
 DROP DATABASE hloom_extension_copy;
 DROP DATABASE hloom_extension;
+
+-- Another table under the lease table's name is an error, not a search without end.
+CREATE DATABASE regress_hloom_renamed;
+\c regress_hloom_renamed
+CREATE EXTENSION hloom_lock;
+SET statement_timeout = '20s';
+ALTER TABLE hloom_leases RENAME TO hloom_leases_away;
+SELECT * FROM hloom_try_acquire('e', 'k');
+CREATE TABLE hloom_leases (i int);
+SELECT * FROM hloom_try_acquire('e', 'k');
+DROP TABLE hloom_leases;
+ALTER TABLE hloom_leases_away RENAME TO hloom_leases;
+SELECT key, is_coordinated FROM hloom_try_acquire('e', 'k');
+\c :db
+DROP DATABASE regress_hloom_renamed;
