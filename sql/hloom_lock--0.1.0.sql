@@ -82,7 +82,121 @@ CREATE TYPE hloom_retry_policy AS (
 );
 
 COMMENT ON TYPE hloom_retry_policy IS
-'how often and after which delays a busy key is tried again';
+'how often and after which delays a busy key is tried again; made by hloom_retry_immediate(), hloom_retry_interval(), hloom_retry_linear(), hloom_retry_exponential()';
+COMMENT ON COLUMN hloom_retry_policy.kind IS 'immediate, interval, linear or exponential';
+COMMENT ON COLUMN hloom_retry_policy.retries IS 'attempts after the first one, 0 to 1000000';
+COMMENT ON COLUMN hloom_retry_policy.delay IS 'interval: the delay; linear: retry n comes after n times this; exponential: the first delay; immediate: none';
+COMMENT ON COLUMN hloom_retry_policy.max_delay IS 'exponential: the longest delay; otherwise none';
+COMMENT ON COLUMN hloom_retry_policy.factor IS 'exponential: each delay is this many times the one before, default 2; otherwise none';
+COMMENT ON COLUMN hloom_retry_policy.jitter IS 'each delay grows by a random share of this; default none';
+
+-- Namespaces ---------------------------------------------------------------------------------
+
+CREATE TABLE hloom_namespaces (
+	namespace pg_catalog.text COLLATE pg_catalog."C" PRIMARY KEY,
+	enabled pg_catalog.bool,
+	provider pg_catalog.text,
+	default_lease pg_catalog.interval,
+	max_lease pg_catalog.interval,
+	max_hold pg_catalog.interval,
+	retry hloom_retry_policy,
+	auto_extend pg_catalog.bool,
+	detect_reentrancy pg_catalog.bool,
+	max_key_length pg_catalog.int4,
+	role pg_catalog.text
+) USING heap;
+
+COMMENT ON TABLE hloom_namespaces IS
+'options of namespaces, written by hloom_configure() and hloom_unconfigure(); NULL: the setting applies';
+COMMENT ON COLUMN hloom_namespaces.namespace IS '1 to 63 of the characters a-z, 0-9 and "-"';
+COMMENT ON COLUMN hloom_namespaces.enabled IS 'false: every call succeeds and nothing is locked; NULL: hloom_lock.enabled';
+COMMENT ON COLUMN hloom_namespaces.provider IS 'who keeps the leases; NULL: hloom_lock.provider';
+COMMENT ON COLUMN hloom_namespaces.default_lease IS 'lease of a call that names none; NULL: hloom_lock.default_lease';
+COMMENT ON COLUMN hloom_namespaces.max_lease IS 'longest lease granted; NULL: hloom_lock.max_lease';
+COMMENT ON COLUMN hloom_namespaces.max_hold IS 'a lease older than this is not renewed by the server; NULL: hloom_lock.max_hold';
+COMMENT ON COLUMN hloom_namespaces.retry IS 'retry policy of a call that names none; NULL: hloom_lock.retry_limit, retry_step and retry_jitter';
+COMMENT ON COLUMN hloom_namespaces.auto_extend IS 'whether the server renews leases; NULL: hloom_lock.auto_extend. Not supported by this version';
+COMMENT ON COLUMN hloom_namespaces.detect_reentrancy IS 'whether locking a key again inside its own action is an error; NULL: hloom_lock.detect_reentrancy';
+COMMENT ON COLUMN hloom_namespaces.max_key_length IS 'longest key accepted, in characters; NULL: hloom_lock.max_key_length';
+COMMENT ON COLUMN hloom_namespaces.role IS 'only members of this role may use the namespace, resolved by name at each call; NULL: anybody';
+
+CREATE FUNCTION hloom_namespaces_changed() RETURNS pg_catalog.trigger
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_namespaces_trigger';
+
+COMMENT ON FUNCTION hloom_namespaces_changed() IS
+'trigger of hloom_namespaces: refuses rows that are not valid and lets every session notice a change';
+
+REVOKE ALL ON FUNCTION hloom_namespaces_changed() FROM PUBLIC;
+
+CREATE TRIGGER hloom_namespaces_row BEFORE INSERT OR UPDATE OR DELETE ON hloom_namespaces
+FOR EACH ROW EXECUTE FUNCTION hloom_namespaces_changed();
+
+COMMENT ON TRIGGER hloom_namespaces_row ON hloom_namespaces IS
+'refuses rows that are not valid and lets every session notice a change';
+
+CREATE TRIGGER hloom_namespaces_truncate BEFORE TRUNCATE ON hloom_namespaces
+FOR EACH STATEMENT EXECUTE FUNCTION hloom_namespaces_changed();
+
+COMMENT ON TRIGGER hloom_namespaces_truncate ON hloom_namespaces IS
+'lets every session notice that the table is emptied';
+
+-- Also for what is restored or replicated.
+ALTER TABLE hloom_namespaces ENABLE ALWAYS TRIGGER hloom_namespaces_row;
+ALTER TABLE hloom_namespaces ENABLE ALWAYS TRIGGER hloom_namespaces_truncate;
+
+SELECT pg_catalog.pg_extension_config_dump('hloom_namespaces', '');
+
+GRANT SELECT ON hloom_namespaces TO pg_monitor;
+
+CREATE FUNCTION hloom_configure(
+	namespace pg_catalog.text,
+	enabled pg_catalog.bool DEFAULT NULL,
+	provider pg_catalog.text DEFAULT NULL,
+	default_lease pg_catalog.interval DEFAULT NULL,
+	max_lease pg_catalog.interval DEFAULT NULL,
+	max_hold pg_catalog.interval DEFAULT NULL,
+	retry hloom_retry_policy DEFAULT NULL,
+	auto_extend pg_catalog.bool DEFAULT NULL,
+	detect_reentrancy pg_catalog.bool DEFAULT NULL,
+	max_key_length pg_catalog.int4 DEFAULT NULL,
+	role pg_catalog.text DEFAULT NULL,
+	reset pg_catalog.text[] DEFAULT NULL
+) RETURNS hloom_namespaces
+LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'hloom_sql_configure';
+
+COMMENT ON FUNCTION hloom_configure(text, boolean, text, interval, interval, interval, hloom_retry_policy, boolean, boolean, integer, text, text[]) IS
+'sets options of a namespace and returns its row: NULL keeps an option, reset names those to return to the setting. Counts from COMMIT on, for every session. Errors: 22004, 22023 with everything that is wrong, 25006, 42704, 55000, 55006 for another provider while there are leases, 0A000, LL003';
+
+REVOKE ALL ON FUNCTION hloom_configure(pg_catalog.text, pg_catalog.bool, pg_catalog.text, pg_catalog.interval, pg_catalog.interval, pg_catalog.interval, hloom_retry_policy, pg_catalog.bool, pg_catalog.bool, pg_catalog.int4, pg_catalog.text, pg_catalog.text[]) FROM PUBLIC;
+
+CREATE FUNCTION hloom_unconfigure(namespace pg_catalog.text) RETURNS pg_catalog.bool
+LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'hloom_sql_unconfigure';
+
+COMMENT ON FUNCTION hloom_unconfigure(text) IS
+'removes the options of a namespace, so that the settings apply; false when there were none. Errors: 22004, 22023, 25006, 55000, 55006 for another provider while there are leases, LL003';
+
+REVOKE ALL ON FUNCTION hloom_unconfigure(pg_catalog.text) FROM PUBLIC;
+
+CREATE FUNCTION hloom_describe(namespace pg_catalog.text)
+RETURNS TABLE (part pg_catalog.text, value pg_catalog.text, decided_by pg_catalog.text)
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 12
+AS 'MODULE_PATHNAME', 'hloom_sql_describe';
+
+COMMENT ON FUNCTION hloom_describe(text) IS
+'what applies to a namespace now, and which setting or table decides it; asks no provider. Errors: 22004, 22023, 42501, 42704, 55000, 0A000';
+
+CREATE FUNCTION hloom_is_coordinated(namespace pg_catalog.text) RETURNS pg_catalog.bool
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_is_coordinated';
+
+COMMENT ON FUNCTION hloom_is_coordinated(text) IS
+'whether locks of the namespace are coordinated; false when it is disabled. Errors: 22004, 22023, 42501, 42704, 55000, 0A000';
 
 -- Taking, keeping, giving back ----------------------------------------------------------------
 
@@ -103,7 +217,7 @@ ROWS 1
 AS 'MODULE_PATHNAME', 'hloom_sql_try_acquire';
 
 COMMENT ON FUNCTION hloom_try_acquire(text, text, interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. owner: a token of the caller''s own makes a retry idempotent. Outlives the transaction. Errors: 22004, 22023, 25006, 55000, 55006, LL003';
+'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. max_wait: longest wait, default none, then one attempt unless retry is given. retry: when a busy key is tried again, default the policy of the namespace. owner: a token of the caller''s own makes a retry idempotent. Outlives the transaction. Errors: 22004, 22023, 25006, 42501, 42704, 55000, 55006, LL001 to LL004; 55P03 when lock_timeout is over';
 
 CREATE FUNCTION hloom_acquire(
 	namespace pg_catalog.text,
@@ -119,10 +233,10 @@ CREATE FUNCTION hloom_acquire(
 ) RETURNS SETOF hloom_handle
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 ROWS 1
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_acquire';
 
 COMMENT ON FUNCTION hloom_acquire(text, text, interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'takes a lease as hloom_try_acquire(), but raises 55P03 when the key stays busy. Not supported by this version: 0A000';
+'takes a lease: one row, or error 55P03, whose DETAIL tells who holds the key until when. Waits as retry says (default: the policy of the namespace), at most max_wait. Options and other errors as of hloom_try_acquire(); 55P03 also when lock_timeout is over';
 
 CREATE PROCEDURE hloom_acquire_wait(
 	namespace pg_catalog.text,
@@ -262,10 +376,10 @@ CREATE FUNCTION hloom_execute_with_lock(
 	note pg_catalog.text DEFAULT NULL
 ) RETURNS pg_catalog.int8
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_execute';
 
 COMMENT ON FUNCTION hloom_execute_with_lock(text, text, text, text[], interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'runs an action under a lease and returns its row count. Not supported by this version: 0A000';
+'takes a lease, runs one SQL command with $1 .. $n from args, and gives the lease back at the end of the call, whatever the outcome and before the transaction commits. Returns the number of rows processed. Errors: those of hloom_acquire(); the action''s own, unchanged; 22004, 22023, 42601, 2D000 for what cannot be an action; 22023 for a wrong number of args; 0A000 above READ COMMITTED; LL001 for a key the running action has locked';
 
 CREATE FUNCTION hloom_query_with_lock(
 	namespace pg_catalog.text,
@@ -282,10 +396,10 @@ CREATE FUNCTION hloom_query_with_lock(
 	note pg_catalog.text DEFAULT NULL
 ) RETURNS SETOF pg_catalog.record
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_query';
 
 COMMENT ON FUNCTION hloom_query_with_lock(text, text, text, text[], interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'runs a query under a lease and returns its rows. Not supported by this version: 0A000';
+'as hloom_execute_with_lock(), but returns the action''s rows, which must fit the column definition list: 42804. 42601 for a command without rows';
 
 CREATE FUNCTION hloom_query_with_lock_json(
 	namespace pg_catalog.text,
@@ -302,17 +416,10 @@ CREATE FUNCTION hloom_query_with_lock_json(
 	note pg_catalog.text DEFAULT NULL
 ) RETURNS SETOF pg_catalog.jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_query_json';
 
 COMMENT ON FUNCTION hloom_query_with_lock_json(text, text, text, text[], interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'runs a query under a lease and returns its rows as jsonb. Not supported by this version: 0A000';
-
-CREATE FUNCTION hloom_is_coordinated(namespace pg_catalog.text) RETURNS pg_catalog.bool
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
-
-COMMENT ON FUNCTION hloom_is_coordinated(text) IS
-'whether locks of the namespace are coordinated, or disabled. Not supported by this version: 0A000';
+'as hloom_query_with_lock(), but returns each row as one jsonb object, without a column definition list';
 
 CREATE FUNCTION hloom_release_session() RETURNS pg_catalog.int8
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -321,67 +428,161 @@ AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
 COMMENT ON FUNCTION hloom_release_session() IS
 'gives back the leases of this session and returns how many. Not supported by this version: 0A000';
 
-CREATE FUNCTION hloom_key_from_sensitive(value pg_catalog.text, secret pg_catalog.bytea DEFAULT NULL) RETURNS pg_catalog.text
+CREATE FUNCTION hloom_key_from_sensitive(value pg_catalog.text) RETURNS pg_catalog.text
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_key_from_sensitive';
+
+COMMENT ON FUNCTION hloom_key_from_sensitive(text) IS
+'a lock key that does not tell its source, for values nobody can guess: 32 hex digits of the SHA-256 of the value in UTF-8. Errors: 22004, 22021, 22P05';
+
+CREATE FUNCTION hloom_key_from_sensitive(value pg_catalog.text, secret pg_catalog.bytea) RETURNS pg_catalog.text
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_key_from_sensitive_keyed';
 
 COMMENT ON FUNCTION hloom_key_from_sensitive(text, bytea) IS
-'a lock key that does not tell its source. Not supported by this version: 0A000';
+'a lock key that does not tell its source, for values that could be guessed: 32 hex digits of the HMAC-SHA-256 of the value in UTF-8 under the secret. Errors: 22004, 22021, 22023, 22P05';
 
 -- Retry policies ------------------------------------------------------------------------------
 
 CREATE FUNCTION hloom_retry_immediate(retries pg_catalog.int4) RETURNS hloom_retry_policy
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_immediate';
 
 COMMENT ON FUNCTION hloom_retry_immediate(integer) IS
-'retries without a delay. Not supported by this version: 0A000';
+'a retry policy without delays: up to retries (0 to 1000000) more attempts after the first. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_interval(retries pg_catalog.int4, delay pg_catalog.interval) RETURNS hloom_retry_policy
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_interval';
 
 COMMENT ON FUNCTION hloom_retry_interval(integer, interval) IS
-'retries after equal delays. Not supported by this version: 0A000';
+'a retry policy with the same delay (zero or more) before each of up to retries (0 to 1000000) more attempts. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_linear(retries pg_catalog.int4, step pg_catalog.interval) RETURNS hloom_retry_policy
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_linear';
 
 COMMENT ON FUNCTION hloom_retry_linear(integer, interval) IS
-'retries after delays that grow by a step. Not supported by this version: 0A000';
+'a retry policy with a delay of n steps (zero or more) before retry n, for up to retries (0 to 1000000) more attempts. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_exponential(retries pg_catalog.int4, min pg_catalog.interval, max pg_catalog.interval, factor pg_catalog.float8 DEFAULT 2) RETURNS hloom_retry_policy
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_exponential';
 
 COMMENT ON FUNCTION hloom_retry_exponential(integer, interval, interval, double precision) IS
-'retries after delays that grow by a factor. Not supported by this version: 0A000';
+'a retry policy with delays that begin with min (zero or more) and grow by factor (at least 1, default 2) up to max, for up to retries (0 to 1000000) more attempts. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_with_jitter(policy hloom_retry_policy, jitter pg_catalog.interval) RETURNS hloom_retry_policy
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_with_jitter';
 
 COMMENT ON FUNCTION hloom_retry_with_jitter(hloom_retry_policy, interval) IS
-'the policy with a random addition to each delay. Not supported by this version: 0A000';
+'the policy with jitter, in place of any it had: each delay grows by a random share of it (zero or more; the share is below 1). Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_delay(policy hloom_retry_policy, n pg_catalog.int4) RETURNS pg_catalog.interval
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_delay';
 
 COMMENT ON FUNCTION hloom_retry_delay(hloom_retry_policy, integer) IS
-'the delay before retry n, without jitter. Not supported by this version: 0A000';
+'the delay before retry n (1 or more, also beyond the policy''s retries), without jitter; at most 2^63 - 1 microseconds. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_max_total_delay(policy hloom_retry_policy) RETURNS pg_catalog.interval
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_max_total_delay';
 
 COMMENT ON FUNCTION hloom_retry_max_total_delay(hloom_retry_policy) IS
-'the longest time the policy waits in all. Not supported by this version: 0A000';
+'the longest time all retries of the policy wait: the sum of their delays, each with the whole jitter; at most 2^63 - 1 microseconds. Errors: 22004, 22023';
 
 CREATE FUNCTION hloom_retry_describe(policy hloom_retry_policy) RETURNS pg_catalog.text
 LANGUAGE C IMMUTABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_retry_describe';
 
 COMMENT ON FUNCTION hloom_retry_describe(hloom_retry_policy) IS
-'the policy in words. Not supported by this version: 0A000';
+'the policy in words, with durations in whole milliseconds. Errors: 22004, 22023';
+
+-- Looking --------------------------------------------------------------------------------------
+
+CREATE FUNCTION hloom_locks(
+	OUT namespace pg_catalog.text,
+	OUT key pg_catalog.text,
+	OUT holder pg_catalog.text,
+	OUT application pg_catalog.text,
+	OUT state pg_catalog.text,
+	OUT held_for pg_catalog.interval,
+	OUT remaining pg_catalog.interval,
+	OUT freed_by pg_catalog.text,
+	OUT fence pg_catalog.int8,
+	OUT holder_pid pg_catalog.int4,
+	OUT note pg_catalog.text
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 1000
+AS 'MODULE_PATHNAME', 'hloom_sql_locks';
+
+COMMENT ON FUNCTION hloom_locks() IS
+'behind view hloom_locks. Errors: 55000, LL003';
+
+CREATE VIEW hloom_locks AS
+	SELECT namespace, key, holder, application, state, held_for, remaining, freed_by, fence, holder_pid, note
+	FROM hloom_locks();
+
+COMMENT ON VIEW hloom_locks IS
+'leases held now of the namespaces the current user may use, of all for members of pg_monitor; without owner tokens';
+COMMENT ON COLUMN hloom_locks.namespace IS 'namespace of the key';
+COMMENT ON COLUMN hloom_locks.key IS 'what is locked, within its namespace';
+COMMENT ON COLUMN hloom_locks.holder IS 'role that took the lease; NULL: dropped since';
+COMMENT ON COLUMN hloom_locks.application IS 'application_name of the session that took the lease';
+COMMENT ON COLUMN hloom_locks.state IS 'held';
+COMMENT ON COLUMN hloom_locks.held_for IS 'since the lease was granted';
+COMMENT ON COLUMN hloom_locks.remaining IS 'until the lease ends unless it is extended';
+COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end';
+COMMENT ON COLUMN hloom_locks.fence IS 'fencing token: grows with every grant of the key';
+COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease; NULL: it is gone, or belongs to another server';
+COMMENT ON COLUMN hloom_locks.note IS 'free text of the call that took the lease';
+
+GRANT SELECT ON hloom_locks TO PUBLIC;
+
+CREATE FUNCTION hloom_health(
+	namespace pg_catalog.text DEFAULT NULL,
+	OUT provider pg_catalog.text,
+	OUT healthy pg_catalog.bool,
+	OUT detail pg_catalog.text,
+	OUT latency pg_catalog.interval
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 1
+AS 'MODULE_PATHNAME', 'hloom_sql_health';
+
+COMMENT ON FUNCTION hloom_health(text) IS
+'whether locks can be taken here now, one row for each provider or for the one of a namespace; detail tells who is in the way, latency how long the check took. Waits a second at most for a locked table. Errors: 22023, 42704';
+
+REVOKE EXECUTE ON FUNCTION hloom_health(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION hloom_health(text) TO pg_monitor;
+
+CREATE FUNCTION hloom_metrics(
+	OUT namespace pg_catalog.text,
+	OUT name pg_catalog.text,
+	OUT outcome pg_catalog.text,
+	OUT value pg_catalog.float8
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 100
+AS 'MODULE_PATHNAME', 'hloom_sql_metrics';
+
+COMMENT ON FUNCTION hloom_metrics() IS
+'behind view hloom_metrics. Errors: 55000';
+
+REVOKE EXECUTE ON FUNCTION hloom_metrics() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION hloom_metrics() TO pg_monitor;
+
+CREATE VIEW hloom_metrics AS
+	SELECT namespace, name, outcome, value FROM hloom_metrics();
+
+COMMENT ON VIEW hloom_metrics IS
+'counters of this database since shared memory was made, one row for each series of a metric';
+COMMENT ON COLUMN hloom_metrics.namespace IS 'namespace counted; (other) for those that found no place, of all databases; NULL where the metric has none';
+COMMENT ON COLUMN hloom_metrics.name IS 'name of the metric, ending in its unit';
+COMMENT ON COLUMN hloom_metrics.outcome IS 'how it ended; NULL where the metric has no outcome';
+COMMENT ON COLUMN hloom_metrics.value IS 'a count, or seconds; grows until the server restarts';
+
+GRANT SELECT ON hloom_metrics TO pg_monitor;

@@ -190,6 +190,9 @@ hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz 
 #define HLOOM_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
 #endif
 
+/* From libpq/libpq.h, which needs the headers of all that PostgreSQL was built with. */
+extern bool pq_check_connection(void);
+
 #ifdef PG_MODULE_MAGIC_EXT
 #define HLOOM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "hloom_lock", .version = HLOOM_LOCK_VERSION)
 #else

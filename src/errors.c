@@ -2,35 +2,61 @@
  * errors.c
  *	  The errors several layers raise, with their details.
  *
- * DETAIL is one line of JSON, for people and for tools: namespace, key, waited_ms, attempts.
+ * DETAIL is one line of JSON, for people and for tools: namespace, key, waited_ms, attempts, and
+ * what applies.
  * The owner token is in no message.  This file knows no provider and no store.
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/datetime.h"
 #include "utils/json.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "errors.h"
 
+static char *
+key_text(const HloomKey *name)
+{
+	return pnstrdup(name->key, name->key_len);
+}
+
+static char *
+namespace_text(const HloomKey *name)
+{
+	return pnstrdup(name->ns, name->ns_len);
+}
+
+static void
+begin_detail(StringInfo buf, const HloomCourse *course)
+{
+	initStringInfo(buf);
+	appendStringInfoString(buf, "{\"namespace\": ");
+	escape_json(buf, namespace_text(course->name));
+	appendStringInfoString(buf, ", \"key\": ");
+	escape_json(buf, key_text(course->name));
+	appendStringInfo(buf, ", \"waited_ms\": " INT64_FORMAT ", \"attempts\": " INT64_FORMAT,
+					 Max(course->waited, 0) / 1000, course->attempts);
+	if (course->cause)
+	{
+		appendStringInfoString(buf, ", \"cause\": ");
+		escape_json(buf, course->cause);
+	}
+}
+
 /*
- * Returns the DETAIL line of a call, palloc'd.  waited_ms counts from the request; attempts are
- * provider calls made.
+ * Returns the DETAIL line of a call, palloc'd.
  */
 char *
-hloom_error_detail(const HloomCall *call, int attempts)
+hloom_error_detail(const HloomCourse *course)
 {
 	StringInfoData buf;
-	int64		waited = GetCurrentTimestamp() - call->requested_at;
 
-	initStringInfo(&buf);
-	appendStringInfoString(&buf, "{\"namespace\": ");
-	escape_json(&buf, pnstrdup(call->name.ns, call->name.ns_len));
-	appendStringInfoString(&buf, ", \"key\": ");
-	escape_json(&buf, pnstrdup(call->name.key, call->name.key_len));
-	appendStringInfo(&buf, ", \"waited_ms\": " INT64_FORMAT ", \"attempts\": %d}",
-					 Max(waited, 0) / 1000, attempts);
+	begin_detail(&buf, course);
+	appendStringInfoChar(&buf, '}');
 	return buf.data;
 }
 
@@ -38,7 +64,7 @@ hloom_error_detail(const HloomCall *call, int attempts)
  * Raises the error of a failure reply: LL002, LL003 or LL004.
  */
 void
-hloom_error_reply(HloomReply reply, const HloomCall *call)
+hloom_error_reply(HloomReply reply, const HloomCourse *course)
 {
 	switch (reply)
 	{
@@ -46,23 +72,147 @@ hloom_error_reply(HloomReply reply, const HloomCall *call)
 			ereport(ERROR,
 					(errcode(HLOOM_ERRCODE_UNAVAILABLE),
 					 errmsg("lock provider is not available"),
-					 errdetail_internal("%s", hloom_error_detail(call, 1))));
+					 errdetail_internal("%s", hloom_error_detail(course)),
+					 errhint("Nothing is held; see hloom_health().")));
 			break;
 		case HLOOM_TIMEOUT:
 			ereport(ERROR,
 					(errcode(HLOOM_ERRCODE_TIMEOUT),
 					 errmsg("lock provider did not answer in time"),
-					 errdetail_internal("%s", hloom_error_detail(call, 1)),
-					 errhint("See pg_locks for a lock on the lease table; a lease must be longer"
-							 " than the wait for table and disk.")));
+					 errdetail_internal("%s", hloom_error_detail(course)),
+					 errhint("See hloom_health() for a lock on the lease table; a lease must be"
+							 " longer than the wait for table and disk.")));
 			break;
 		default:
 			ereport(ERROR,
 					(errcode(HLOOM_ERRCODE_PROVIDER),
 					 errmsg("lock provider failed"),
-					 errdetail_internal("%s", hloom_error_detail(call, 1))));
+					 errdetail_internal("%s", hloom_error_detail(course)),
+					 errhint("See hloom_health().")));
 	}
 	pg_unreachable();
+}
+
+/*
+ * The DETAIL line of contention: who holds the key until when, as far as the provider told.
+ */
+static char *
+busy_detail(const HloomCourse *course, const HloomGrant *holder)
+{
+	StringInfoData buf;
+	char	   *role = OidIsValid(holder->holder_role) ?
+	GetUserNameFromId(holder->holder_role, true) : NULL;
+	char		until[MAXDATELEN + 1];
+
+	begin_detail(&buf, course);
+	if (holder->holder_pid != 0)
+		appendStringInfo(&buf, ", \"holder_pid\": %d", holder->holder_pid);
+	if (role != NULL)
+	{
+		appendStringInfoString(&buf, ", \"holder_role\": ");
+		escape_json(&buf, role);
+	}
+	if (holder->expires_at != 0)
+		appendStringInfo(&buf, ", \"holder_until\": \"%s\"",
+						 JsonEncodeDateTime(until, TimestampTzGetDatum(holder->expires_at),
+											TIMESTAMPTZOID, NULL));
+	appendStringInfoChar(&buf, '}');
+	return buf.data;
+}
+
+/*
+ * Raises 55P03: another owner holds the key past the policy and max_wait, or past lock_timeout.
+ * The caller may use the namespace, so it may know who holds the key.
+ */
+void
+hloom_error_busy(const HloomCourse *course, const HloomGrant *holder, bool lock_timeout)
+{
+	if (lock_timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout"),
+				 errdetail_internal("%s", busy_detail(course, holder))));
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lease on key \"%s\" of namespace \"%s\":"
+					" held by another owner",
+					key_text(course->name), namespace_text(course->name)),
+			 errdetail_internal("%s", busy_detail(course, holder)),
+			 errhint("Use max_wait to wait longer, or hloom_try_acquire() to skip a busy key.")));
+	pg_unreachable();
+}
+
+/*
+ * Raises 22004 for an argument that must be given.
+ */
+void
+hloom_error_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s must not be null", argument)));
+	pg_unreachable();
+}
+
+/*
+ * Raises LL001: an action that runs has locked the key.
+ */
+void
+hloom_error_reentrancy(const HloomKey *name)
+{
+	ereport(ERROR,
+			(errcode(HLOOM_ERRCODE_REENTRANCY),
+			 errmsg("key \"%s\" of namespace \"%s\" is already locked by the running action",
+					key_text(name), namespace_text(name)),
+			 errhint("Lock the key once, around both; with hloom_lock.detect_reentrancy off this is"
+					 " contention.")));
+	pg_unreachable();
+}
+
+static void
+warn_failed(const char *event, const char *what, const HloomCourse *course)
+{
+	ereport(WARNING,
+			(errcode(HLOOM_ERRCODE_TIMEOUT),
+			 errmsg("%s: lock provider did not answer, %s", event, what),
+			 errdetail_internal("%s", hloom_error_detail(course)),
+			 errhint("See hloom_health().")));
+}
+
+/*
+ * Warns that it is not known whether a lease was given back.
+ */
+void
+hloom_error_warn_release(const HloomCourse *course)
+{
+	warn_failed("LockReleaseFailed", "the lease may be held until its end", course);
+}
+
+/*
+ * Warns that it is not known whether a lease was extended.
+ */
+void
+hloom_error_warn_extend(const HloomCourse *course)
+{
+	warn_failed("LockExtendFailed", "the lease may end when it would have", course);
+}
+
+/*
+ * Warns, once in a session, that nothing is locked.
+ */
+void
+hloom_error_warn_disabled(const HloomKey *name)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("LockingDisabled: nothing is locked in namespace \"%s\"", namespace_text(name)),
+			 errdetail("The call succeeded without a lease.  This is reported once in a session."),
+			 errhint("See hloom_lock.enabled, and \"enabled\" in hloom_namespaces.")));
 }
 
 /*

@@ -14,8 +14,24 @@
 #define HLOOM_ERRCODE_PROVIDER MAKE_SQLSTATE('L', 'L', '0', '0', '4')
 #define HLOOM_ERRCODE_LOST MAKE_SQLSTATE('L', 'L', '0', '1', '0')
 
-extern char *hloom_error_detail(const HloomCall *call, int attempts);
-pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCall *call);
+/* How far a call has come, for the DETAIL of what is reported about it. */
+typedef struct HloomCourse
+{
+	const HloomKey *name;
+	int64		waited;			/* microseconds */
+	int64		attempts;		/* calls of the provider */
+	const char *cause;			/* the provider's own words, or NULL */
+} HloomCourse;
+
+extern char *hloom_error_detail(const HloomCourse *course);
+pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCourse *course);
+pg_noreturn extern void hloom_error_busy(const HloomCourse *course, const HloomGrant *holder,
+										 bool lock_timeout);
+pg_noreturn extern void hloom_error_reentrancy(const HloomKey *name);
+extern void hloom_error_warn_release(const HloomCourse *course);
+extern void hloom_error_warn_extend(const HloomCourse *course);
+extern void hloom_error_warn_disabled(const HloomKey *name);
+pg_noreturn extern void hloom_error_null(const char *argument);
 pg_noreturn extern void hloom_error_not_built(const char *what);
 
 #endif							/* HLOOM_ERRORS_H */

@@ -13,12 +13,36 @@
 
 #include "guc.h"
 #include "hloom.h"
+#include "retry.h"
+
+/*
+ * Whether the server renews leases.  Not in this version.
+ */
+bool		hloom_auto_extend = false;
 
 /*
  * The lease of a call that names none.  Longer where work usually takes longer than this;
  * shorter where a crashed holder must not block the next one for long.
  */
 int			hloom_default_lease = 30 * 1000;
+
+/*
+ * Whether a key already locked by an outer hloom_execute_with_lock is an error at once.  Off, it
+ * is contention like any other, which helps code that means to skip what is busy.
+ */
+bool		hloom_detect_reentrancy = true;
+
+/*
+ * Off, every call succeeds at once and nothing is locked: for tests and for a database with a
+ * single worker.
+ */
+bool		hloom_enabled = true;
+
+/*
+ * The server renews no lease beyond this age.  Raise it for work that runs longer; lower it to
+ * see sooner that work hangs.
+ */
+int			hloom_max_hold = 10 * 60 * 1000;
 
 /*
  * Longest key accepted.  Lower it to catch keys that grow by mistake (a serialized object).
@@ -32,10 +56,40 @@ int			hloom_max_key_length = 512;
 int			hloom_max_lease = 5 * 60 * 1000;
 
 /*
- * Defines the settings.  Called once, from _PG_init.
+ * Who keeps the leases of namespaces that name no provider.
  */
-void
-hloom_guc_init(void)
+char	   *hloom_provider_name = NULL;
+
+/*
+ * The retry policy of calls and namespaces that name none is linear: retry n comes after n steps
+ * and a random share of the jitter.  More retries where holders take long and callers can wait;
+ * more jitter where many callers start at the same instant.
+ */
+int			hloom_retry_jitter = 50;
+int			hloom_retry_limit = 10;
+int			hloom_retry_step = 50;
+
+/*
+ * Whether a namespace needs a row in hloom_namespaces.  On, a mistyped one is an error instead of
+ * a lock of its own.
+ */
+bool		hloom_strict_namespaces = false;
+
+/*
+ * Nothing is accepted and ignored.
+ */
+static bool
+refuse_auto_extend(bool *value, void **extra, GucSource source)
+{
+	if (!*value)
+		return true;
+	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+	GUC_check_errmsg("automatic renewal is not supported by this version of hloom_lock");
+	return false;
+}
+
+static void
+define_durations(void)
 {
 	DefineCustomIntVariable("hloom_lock.default_lease",
 							"Lease of a call that names none.",
@@ -45,12 +99,12 @@ hloom_guc_init(void)
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
-	DefineCustomIntVariable("hloom_lock.max_key_length",
-							"Longest lock key accepted, in characters.",
+	DefineCustomIntVariable("hloom_lock.max_hold",
+							"A lease older than this is not renewed by the server.",
 							NULL,
-							&hloom_max_key_length,
-							512, 1, HLOOM_MAX_KEY_CHARS,
-							PGC_SUSET, 0,
+							&hloom_max_hold,
+							10 * 60 * 1000, 1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("hloom_lock.max_lease",
@@ -60,6 +114,97 @@ hloom_guc_init(void)
 							5 * 60 * 1000, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+}
+
+static void
+define_retry(void)
+{
+	DefineCustomIntVariable("hloom_lock.retry_jitter",
+							"Of this a random share is added to each retry delay.",
+							NULL,
+							&hloom_retry_jitter,
+							50, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.retry_limit",
+							"How often a busy key is tried again after the first attempt.",
+							NULL,
+							&hloom_retry_limit,
+							10, 0, HLOOM_RETRY_MOST,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.retry_step",
+							"Retry n comes after n times this.",
+							NULL,
+							&hloom_retry_step,
+							50, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
+static void
+define_switches(void)
+{
+	DefineCustomBoolVariable("hloom_lock.auto_extend",
+							 "Renews leases while their session lives.",
+							 "Not supported by this version.",
+							 &hloom_auto_extend,
+							 false,
+							 PGC_USERSET, 0,
+							 refuse_auto_extend, NULL, NULL);
+
+	DefineCustomBoolVariable("hloom_lock.detect_reentrancy",
+							 "Locking a key again inside its own action is an error.",
+							 NULL,
+							 &hloom_detect_reentrancy,
+							 true,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("hloom_lock.enabled",
+							 "Locks; off, every call succeeds and nothing is locked.",
+							 NULL,
+							 &hloom_enabled,
+							 true,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("hloom_lock.strict_namespaces",
+							 "Refuses namespaces that are not in hloom_namespaces.",
+							 NULL,
+							 &hloom_strict_namespaces,
+							 false,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+/*
+ * Defines the settings.  Called once, from _PG_init.
+ */
+void
+hloom_guc_init(void)
+{
+	define_durations();
+	define_retry();
+	define_switches();
+
+	DefineCustomIntVariable("hloom_lock.max_key_length",
+							"Longest lock key accepted, in characters.",
+							NULL,
+							&hloom_max_key_length,
+							512, 1, HLOOM_MAX_KEY_CHARS,
+							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("hloom_lock.provider",
+							   "Keeps the leases of namespaces that name no provider.",
+							   NULL,
+							   &hloom_provider_name,
+							   "table",
+							   PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("hloom_lock");
 }

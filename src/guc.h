@@ -5,9 +5,19 @@
 #ifndef HLOOM_GUC_H
 #define HLOOM_GUC_H
 
-extern int	hloom_default_lease;	/* milliseconds */
-extern int	hloom_max_key_length;	/* characters */
-extern int	hloom_max_lease;	/* milliseconds */
+/* Durations are milliseconds. */
+extern bool hloom_auto_extend;
+extern int	hloom_default_lease;
+extern bool hloom_detect_reentrancy;
+extern bool hloom_enabled;
+extern int	hloom_max_hold;
+extern int	hloom_max_key_length;
+extern int	hloom_max_lease;
+extern char *hloom_provider_name;
+extern int	hloom_retry_jitter;
+extern int	hloom_retry_limit;
+extern int	hloom_retry_step;
+extern bool hloom_strict_namespaces;
 
 extern void hloom_guc_init(void);
 

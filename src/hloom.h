@@ -14,6 +14,7 @@
 
 #define HLOOM_EXTENSION "hloom_lock"
 #define HLOOM_TABLE "hloom_leases"
+#define HLOOM_NAMESPACES "hloom_namespaces"
 #define HLOOM_AM "hloom_lease"
 
 #define HLOOM_MAX_NAMESPACE 63	/* characters, all of one byte */

@@ -8,14 +8,18 @@
  *
  * Every call runs in the caller's backend and transaction.  A refusal is a value, never an error.
  * A failure is either a failure reply or an ereport; an error raised by a provider carries one of
- * the SQLSTATEs LL002 (nothing reached the store), LL003 (timed out, outcome not known) or LL004.
- * A call must come back at its deadline at the latest.  try_acquire must be durable, as
- * synchronous_commit says, when it returns HLOOM_YES; a grant it cannot confirm it takes back.
+ * the SQLSTATEs LL002 (nothing reached the store), LL003 (timed out, outcome not known) or LL004;
+ * any other is reported as LL004.  A call must come back at its deadline at the latest.
+ * try_acquire must be durable, as synchronous_commit says, when it returns HLOOM_YES.
+ *
+ * A provider registers itself with hloom_provider_register(), from _PG_init, before or after
+ * hloom_lock is loaded.
  */
 #ifndef HLOOM_PROVIDER_H
 #define HLOOM_PROVIDER_H
 
 #include "datatype/timestamp.h"
+#include "fmgr.h"
 #include "utils/uuid.h"
 
 /* Raised by one with every change of the structs below. */
@@ -47,7 +51,7 @@ typedef enum HloomScope
 	HLOOM_SCOPE_TRANSACTION
 } HloomScope;
 
-/* What one call asks for.  Fields after deadline are for try_acquire alone. */
+/* What one call asks for.  Fields from wait_until on are for try_acquire alone. */
 typedef struct HloomCall
 {
 	HloomKey	name;
@@ -56,25 +60,59 @@ typedef struct HloomCall
 	int64		max_lease;		/* no lease is granted longer; extend */
 	TimestampTz requested_at;	/* clock before the call */
 	TimestampTz deadline;		/* the reply is worthless after this instant */
+	TimestampTz wait_until;		/* try_acquire: wait no longer for access to the store, then NO */
 	HloomScope	scope;
 	bool		auto_extend;
 	const char *note;			/* NULL or note_len bytes */
 	uint16		note_len;
 } HloomCall;
 
-/* What a YES of try_acquire, extend or is_held tells. */
+/*
+ * What a YES of try_acquire, extend or is_held tells.  A NO of try_acquire tells of the holder as
+ * much as is known: the end of its lease, its role and its process; the fields are zero before
+ * the call.
+ */
 typedef struct HloomGrant
 {
 	int64		fence;
 	TimestampTz expires_at;		/* the store's own end: never before requested_at + lease */
 	int64		lease;			/* microseconds last granted */
 	bool		capped;			/* extend: the lease last granted was above max_lease */
+	Oid			holder_role;
+	int			holder_pid;
 } HloomGrant;
+
+/* A lease held now, as list tells it.  Texts are not terminated and last for the visit. */
+typedef struct HloomLease
+{
+	HloomKey	name;			/* without its hash */
+	int64		fence;
+	TimestampTz granted_at;
+	TimestampTz expires_at;
+	HloomScope	scope;
+	Oid			holder_role;
+	int			holder_pid;		/* 0: that process is gone */
+	const char *application;
+	const char *note;
+	uint16		application_len;
+	uint16		note_len;		/* 0: none */
+} HloomLease;
+
+typedef void (*HloomVisit) (const HloomLease *lease, void *arg);
 
 typedef struct HloomProvider
 {
-	uint32		abi;			/* HLOOM_PROVIDER_ABI */
-	const char *name;
+	uint32		abi;			/* HLOOM_PROVIDER_ABI; these two fields stay where they are */
+	struct HloomProvider *next; /* set by hloom_provider_register() */
+
+	const char *name;			/* 1 to 63 of a-z, 0-9 and '-' */
+
+	/*
+	 * A try_acquire that neither returns YES nor is interrupted after it did leaves nothing held,
+	 * and no call raises but for a store that is broken.  Calls of other providers are made in
+	 * subtransactions, and a try_acquire whose outcome is not known is followed by a release.
+	 */
+	bool		exact;
 
 	/* Grants when the key is free, expired or this owner's already (then the fence stays). */
 	HloomReply	(*try_acquire) (const HloomCall *call, HloomGrant *grant);
@@ -90,6 +128,41 @@ typedef struct HloomProvider
 
 	/* YES: this owner holds it now.  Writes nothing. */
 	HloomReply	(*is_held) (const HloomCall *call, HloomGrant *grant);
+
+	/*
+	 * How many leases of a namespace are held in this database now; until the end of the
+	 * transaction no more are granted, but to who has heard of its outcome.  May be NULL: not
+	 * known.  Used before the namespace gets another provider.
+	 */
+	int64		(*count) (const char *ns, uint16 ns_len);
+
+	/*
+	 * Visits each lease held in this database now, in any order.  May be NULL: not known. False:
+	 * the store did not answer.
+	 */
+	bool		(*list) (HloomVisit visit, void *arg);
+
+	/*
+	 * Whether the store answers; text tells about it in some words.  Must not raise because it
+	 * does not answer, and must come back within seconds.  May be NULL: nothing to probe.
+	 */
+	bool		(*check) (char *text, Size size);
 } HloomProvider;
+
+#define HLOOM_PROVIDER_RENDEZVOUS "hloom_lock.providers"
+
+/*
+ * Makes a provider known to this process under its name.  The struct must live as long as the
+ * process.  A name that is taken, or another abi, is reported when a namespace uses the provider.
+ */
+static inline void
+hloom_provider_register(HloomProvider *provider)
+{
+	HloomProvider **first =
+	(HloomProvider **) find_rendezvous_variable(HLOOM_PROVIDER_RENDEZVOUS);
+
+	provider->next = *first;
+	*first = provider;
+}
 
 #endif							/* HLOOM_PROVIDER_H */

@@ -12,7 +12,6 @@
 #include "mb/pg_wchar.h"
 
 #include "compat.h"
-#include "guc.h"
 #include "lease_key.h"
 
 /* As much of a refused namespace as a message shows, in bytes. */
@@ -40,23 +39,22 @@ refuse_key_character(int position)
 }
 
 static void
-refuse_key_length(void)
+refuse_key_length(int longest)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("lock key is too long"),
-			 errdetail("A lock key has at most %d characters (hloom_lock.max_key_length).",
-					   hloom_max_key_length),
+			 errdetail("A lock key has at most %d characters here (max_key_length).", longest),
 			 errhint("Use a hash of the long part as the key.")));
 }
 
 /*
- * Judges the characters of a key in UTF-8, counting from position first (0-based).
+ * Judges the characters of a key in UTF-8.
  */
 static void
-check_utf8(const unsigned char *s, int len, int first)
+check_utf8(const unsigned char *s, int len, int longest)
 {
-	int			chars = first;
+	int			chars = 0;
 
 	while (len > 0)
 	{
@@ -66,8 +64,8 @@ check_utf8(const unsigned char *s, int len, int first)
 			refuse_key_character(chars + 1);
 		if (is_forbidden(utf8_to_unicode(s)))
 			refuse_key_character(chars + 1);
-		if (++chars > hloom_max_key_length)
-			refuse_key_length();
+		if (++chars > longest)
+			refuse_key_length(longest);
 		s += width;
 		len -= width;
 	}
@@ -77,31 +75,31 @@ check_utf8(const unsigned char *s, int len, int first)
  * Judges a key that has bytes above 0x7F, in the database's encoding.
  */
 static void
-check_wide_key(const unsigned char *s, int len)
+check_wide_key(const unsigned char *s, int len, int longest)
 {
 	int			encoding = GetDatabaseEncoding();
 
 	if (encoding == PG_UTF8)
-		check_utf8(s, len, 0);
+		check_utf8(s, len, longest);
 	else if (encoding == PG_LATIN1 || encoding == PG_SQL_ASCII)
 	{
 		/* LATIN1's bytes are code points; SQL_ASCII says nothing about bytes above 0x7F. */
 		for (int i = 0; i < len; i++)
 			if (is_forbidden(s[i]) && (s[i] < 0x80 || encoding == PG_LATIN1))
 				refuse_key_character(i + 1);
-		if (len > hloom_max_key_length)
-			refuse_key_length();
+		if (len > longest)
+			refuse_key_length(longest);
 	}
 	else
 	{
 		char	   *utf8 = pg_server_to_any((const char *) s, len, PG_UTF8);
 
-		check_utf8((unsigned char *) utf8, strlen(utf8), 0);
+		check_utf8((unsigned char *) utf8, strlen(utf8), longest);
 	}
 }
 
 static void
-check_key(const unsigned char *s, int len)
+check_key(const unsigned char *s, int len, int longest)
 {
 	bool		wide = false;
 
@@ -109,8 +107,8 @@ check_key(const unsigned char *s, int len)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lock key must not be empty")));
-	if (len > hloom_max_key_length * MAX_MULTIBYTE_CHAR_LEN)
-		refuse_key_length();
+	if (len > longest * MAX_MULTIBYTE_CHAR_LEN)
+		refuse_key_length(longest);
 	for (int i = 0; i < len; i++)
 	{
 		if (s[i] >= 0x80)
@@ -122,40 +120,50 @@ check_key(const unsigned char *s, int len)
 			refuse_key_character(i + 1);
 	}
 	if (wide)
-		check_wide_key(s, len);
-	else if (len > hloom_max_key_length)
-		refuse_key_length();
+		check_wide_key(s, len, longest);
+	else if (len > longest)
+		refuse_key_length(longest);
 }
 
-static void
-check_namespace(const char *s, int len)
+/*
+ * Whether the text is a namespace.
+ */
+bool
+hloom_key_is_namespace(const char *s, int len)
 {
 	bool		good = len >= 1 && len <= HLOOM_MAX_NAMESPACE;
 
 	for (int i = 0; good && i < len; i++)
 		good = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '-';
-	if (!good)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid lock namespace \"%s\"",
-						pnstrdup(s, pg_mbcliplen(s, len, SHOWN_BYTES))),
-				 errdetail("A namespace is 1 to %d of the characters a-z, 0-9 and \"-\".",
-						   HLOOM_MAX_NAMESPACE),
-				 errhint("The arguments are (namespace, key), in this order.")));
+	return good;
 }
 
 /*
- * Checks a namespace and a key and fills name, whose texts point into the arguments.  Raises
- * 22023 for a bad one.
+ * Raises 22023 unless the text is a namespace; with_key: the call takes a key, too.
  */
 void
-hloom_key_check(HloomKey *name, const text *ns, const text *key)
+hloom_key_check_namespace(const char *s, int len, bool with_key)
 {
-	name->ns = VARDATA_ANY(ns);
+	if (likely(hloom_key_is_namespace(s, len)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid lock namespace \"%s\"",
+					pnstrdup(s, pg_mbcliplen(s, len, SHOWN_BYTES))),
+			 errdetail("A namespace is 1 to %d of the characters a-z, 0-9 and \"-\".",
+					   HLOOM_MAX_NAMESPACE),
+			 with_key ? errhint("The arguments are (namespace, key), in this order.") : 0));
+}
+
+/*
+ * Checks a key of at most so many characters and puts it into name, whose namespace is checked.
+ * Raises 22023 for a bad one.
+ */
+void
+hloom_key_check(HloomKey *name, const text *key, int longest)
+{
 	name->key = VARDATA_ANY(key);
-	check_namespace(name->ns, VARSIZE_ANY_EXHDR(ns));
-	check_key((const unsigned char *) name->key, VARSIZE_ANY_EXHDR(key));
-	name->ns_len = VARSIZE_ANY_EXHDR(ns);
+	check_key((const unsigned char *) name->key, VARSIZE_ANY_EXHDR(key), longest);
 	name->key_len = VARSIZE_ANY_EXHDR(key);
 
 	/* The namespace's own hash seeds the key's: no copy of the provider key is made. */

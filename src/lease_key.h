@@ -7,7 +7,9 @@
 
 #include "hloom.h"
 
-extern void hloom_key_check(HloomKey *name, const text *ns, const text *key);
+extern bool hloom_key_is_namespace(const char *s, int len);
+extern void hloom_key_check_namespace(const char *s, int len, bool with_key);
+extern void hloom_key_check(HloomKey *name, const text *key, int longest);
 extern void hloom_key_check_note(const text *note);
 
 #endif							/* HLOOM_LEASE_KEY_H */

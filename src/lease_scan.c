@@ -208,23 +208,46 @@ hloom_scan_store(HloomScan *scan, int index, TupleTableSlot *slot)
 }
 
 /*
+ * Moves to the next row in the direction.  Returns false at the end.
+ */
+static bool
+next_row(HloomScan *scan, ScanDirection direction)
+{
+	int			step = ScanDirectionIsBackward(direction) ? -1 : 1;
+
+	for (;;)
+	{
+		scan->at += step;
+		if (scan->at >= 0 && scan->at < scan->count)
+			return true;
+		if (!next_bucket(scan, direction))
+			return false;
+	}
+}
+
+/*
+ * Returns the next live row, or NULL at the end: for our own use, without a tuple.  Valid until the
+ * next call.
+ */
+const HloomRow *
+hloom_scan_next_row(TableScanDesc sscan)
+{
+	HloomScan  *scan = (HloomScan *) sscan;
+
+	return next_row(scan, ForwardScanDirection) ? scan->rows[scan->at].row : NULL;
+}
+
+/*
  * AM callback.
  */
 bool
 hloom_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTableSlot *slot)
 {
 	HloomScan  *scan = (HloomScan *) sscan;
-	int			step = ScanDirectionIsBackward(direction) ? -1 : 1;
 
 	ExecClearTuple(slot);
-	for (;;)
-	{
-		scan->at += step;
-		if (scan->at >= 0 && scan->at < scan->count)
-			break;
-		if (!next_bucket(scan, direction))
-			return false;
-	}
+	if (!next_row(scan, direction))
+		return false;
 	hloom_scan_store(scan, scan->at, slot);
 	pgstat_count_heap_getnext(sscan->rs_rd);
 	return true;

@@ -32,6 +32,7 @@ extern void hloom_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool
 							  bool allow_strat, bool allow_sync, bool allow_pagemode);
 extern bool hloom_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
 								   TupleTableSlot *slot);
+extern const HloomRow *hloom_scan_next_row(TableScanDesc sscan);
 extern Size hloom_scan_parallel_estimate(Relation rel);
 extern Size hloom_scan_parallel_initialize(Relation rel, ParallelTableScanDesc pscan);
 extern void hloom_scan_reset(HloomScan *scan);

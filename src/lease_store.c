@@ -228,9 +228,9 @@ note_change(HloomChange *change, XLogRecPtr lsn, const HloomWalk *walk, bool fre
 }
 
 /*
- * Claims the key for the call's owner.  Returns false when another owner holds it.  On true the
- * grant and the change are filled, and the caller holds interrupts once more than before, so that
- * nothing comes between the change and its outcome.
+ * Claims the key for the call's owner.  Returns false when another owner holds it, and tells of
+ * that one in grant.  On true the grant and the change are filled, and the caller holds interrupts
+ * once more than before, so that nothing comes between the change and its outcome.
  */
 bool
 hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
@@ -254,6 +254,9 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 	if (walk.held && !walk.mine)
 	{
 		hloom_bucket_unlock(&bucket);
+		grant->expires_at = walk.head.expires_at;
+		grant->holder_role = walk.head.role;
+		grant->holder_pid = walk.head.pid;
 		return false;
 	}
 

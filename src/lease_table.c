@@ -36,8 +36,8 @@ static Oid	cached_table = InvalidOid;
 /*
  * Returns the schema of the extension, or InvalidOid.
  */
-static Oid
-extension_schema(void)
+Oid
+hloom_table_schema(void)
 {
 	Oid			extension = get_extension_oid(HLOOM_EXTENSION, true);
 	Oid			schema = InvalidOid;
@@ -61,12 +61,25 @@ extension_schema(void)
 }
 
 /*
+ * Raises 55000: the extension is not there.
+ */
+void
+hloom_table_no_extension(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("extension \"hloom_lock\" is not created in this database"),
+			 errhint("Use CREATE EXTENSION hloom_lock.")));
+	pg_unreachable();
+}
+
+/*
  * Returns the OID of the lease table, or InvalidOid when the extension is not there.
  */
 Oid
 hloom_table_oid(void)
 {
-	Oid			schema = extension_schema();
+	Oid			schema = hloom_table_schema();
 
 	return OidIsValid(schema) ? get_relname_relid(HLOOM_TABLE, schema) : InvalidOid;
 }
@@ -93,10 +106,11 @@ pause_for_lock(void)
 }
 
 /*
- * Locks the table if that works before the deadline, or before lock_timeout is over.
+ * Locks the table if that works before the deadline, or before lock_timeout is over.  At least one
+ * pause is made.
  */
-static bool
-lock_within(Oid table, LOCKMODE mode, TimestampTz deadline)
+bool
+hloom_table_lock(Oid table, LOCKMODE mode, TimestampTz deadline)
 {
 	if (likely(ConditionalLockRelationOid(table, mode)))
 		return true;
@@ -142,12 +156,9 @@ hloom_table_open(LOCKMODE mode, TimestampTz deadline)
 			looked_up = true;
 			cached_table = hloom_table_oid();
 			if (!OidIsValid(cached_table))
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						 errmsg("extension \"hloom_lock\" is not created in this database"),
-						 errhint("Use CREATE EXTENSION hloom_lock.")));
+				hloom_table_no_extension();
 		}
-		if (!lock_within(cached_table, mode, deadline))
+		if (!hloom_table_lock(cached_table, mode, deadline))
 			return NULL;
 		rel = RelationIdGetRelation(cached_table);
 		if (likely(rel != NULL && hloom_table_is_ours(rel)))

@@ -1,19 +1,93 @@
 /*
  * provider.c
- *	  Which provider keeps the leases of a namespace.
+ *	  The providers there are, by name.
  *
- * The composed lock reaches the store through here and through hloom_provider.h only.  There is
- * one provider yet, the lease table.
+ * The composed lock reaches the store through here and through hloom_provider.h only.  The lease
+ * table is built in; others have put themselves into the list that hloom_provider_register()
+ * keeps.  The list belongs to the process: a provider is known where its library is loaded.
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "provider.h"
 
+static const HloomProvider *
+find_registered(const char *name)
+{
+	static HloomProvider **first = NULL;
+	const HloomProvider *found = NULL;
+	uint32		foreign = HLOOM_PROVIDER_ABI;
+
+	if (first == NULL)
+		first = (HloomProvider **) find_rendezvous_variable(HLOOM_PROVIDER_RENDEZVOUS);
+	for (const HloomProvider *at = *first; at != NULL; at = at->next)
+	{
+		/* Of another abi nothing can be read, not even the name. */
+		if (at->abi != HLOOM_PROVIDER_ABI)
+			foreign = at->abi;
+		else if (strcmp(at->name, name) == 0)
+		{
+			if (found != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_DUPLICATE_OBJECT),
+						 errmsg("there are two lock providers named \"%s\"", name)));
+			found = at;
+		}
+	}
+	if (found == NULL && foreign != HLOOM_PROVIDER_ABI)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock provider \"%s\" does not exist", name),
+				 errdetail("There is one for version %u of the provider interface instead of %u.",
+						   foreign, HLOOM_PROVIDER_ABI),
+				 errhint("Build it against the installed hloom_provider.h.")));
+	return found;
+}
+
 /*
- * Returns the provider of a checked name.
+ * Returns the provider of the name, or NULL when there is none.  Raises 55000 and 42710 for
+ * providers that cannot be told apart or were built for another interface.
  */
 const HloomProvider *
-hloom_provider_of(const HloomKey *name)
+hloom_provider_find(const char *name)
 {
-	return &hloom_provider_table;
+	if (likely(strcmp(name, hloom_provider_table.name) == 0))
+		return &hloom_provider_table;
+	return find_registered(name);
+}
+
+/*
+ * The same, but raises 42704 when there is none.
+ */
+const HloomProvider *
+hloom_provider_require(const char *name)
+{
+	const HloomProvider *provider = hloom_provider_find(name);
+
+	if (unlikely(provider == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("lock provider \"%s\" does not exist", name),
+				 errhint("See hloom_lock.provider and hloom_namespaces; a provider's library must"
+						 " be in shared_preload_libraries.")));
+	return provider;
+}
+
+/*
+ * Returns the provider known to this process after another one, the first one after NULL, and NULL
+ * at the end.  Those of another abi are left out: nothing of them can be read.
+ */
+const HloomProvider *
+hloom_provider_next(const HloomProvider *after)
+{
+	const HloomProvider *next;
+
+	if (after == NULL)
+		return &hloom_provider_table;
+	next = after->next;
+	if (after == &hloom_provider_table)
+		next = *(HloomProvider **) find_rendezvous_variable(HLOOM_PROVIDER_RENDEZVOUS);
+	while (next != NULL && next->abi != HLOOM_PROVIDER_ABI)
+		next = next->next;
+	return next;
 }

@@ -1,6 +1,6 @@
 /*
  * provider.h
- *	  Which provider keeps the leases of a namespace.
+ *	  The providers there are, by name.
  */
 #ifndef HLOOM_PROVIDER_LIST_H
 #define HLOOM_PROVIDER_LIST_H
@@ -9,6 +9,8 @@
 
 extern const HloomProvider hloom_provider_table;
 
-extern const HloomProvider *hloom_provider_of(const HloomKey *name);
+extern const HloomProvider *hloom_provider_find(const char *name);
+extern const HloomProvider *hloom_provider_require(const char *name);
+extern const HloomProvider *hloom_provider_next(const HloomProvider *after);
 
 #endif							/* HLOOM_PROVIDER_LIST_H */

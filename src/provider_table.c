@@ -16,9 +16,17 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "errors.h"
+#include "guc.h"
+#include "lease_scan.h"
 #include "lease_store.h"
 #include "lease_table.h"
+#include "lease_time.h"
 #include "provider.h"
+#include "provider_probe.h"
+
+/* An attempt waits at least so long for access to the table, in microseconds. */
+#define LEAST_WAIT 10000
 
 /*
  * Gives back what was just granted, unless the same owner has confirmed it elsewhere meanwhile: a
@@ -40,18 +48,49 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 }
 
 /*
+ * Until when an attempt waits for access to the table, and for standbys: the end of the caller's
+ * patience if that comes before the end of the lease, but not at once.
+ */
+static TimestampTz
+attempt_end(const HloomCall *call)
+{
+	TimestampTz patience = Max(call->wait_until, hloom_time_add(call->requested_at, LEAST_WAIT));
+
+	return call->wait_until == 0 ? call->deadline : Min(call->deadline, patience);
+}
+
+/*
+ * Makes a claim durable, or takes it back: who was told to stop meanwhile, or whose lease or
+ * patience is over, will not hear of it.  Interrupts are held.
+ */
+static HloomReply
+confirm(const HloomCall *call, const HloomGrant *grant, const HloomChange *change,
+		XLogRecPtr saved, TimestampTz end)
+{
+	bool		durable = hloom_durable_wait(change->lsn, saved, change->at, end);
+	bool		spent = GetCurrentTimestamp() >= call->deadline;
+
+	if (durable && !spent && !QueryCancelPending && !ProcDiePending)
+		return HLOOM_YES;
+	if (change->fresh)
+		give_back(call, grant);
+	return spent || end == call->deadline ? HLOOM_TIMEOUT : HLOOM_NO;
+}
+
+/*
  * Provider contract, try_acquire.
  */
 static HloomReply
 table_try_acquire(const HloomCall *call, HloomGrant *grant)
 {
+	TimestampTz end = attempt_end(call);
 	XLogRecPtr	saved = hloom_durable_begin();
-	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
+	Relation	rel = hloom_table_open(RowExclusiveLock, end);
 	HloomChange change;
-	HloomReply	reply = HLOOM_YES;
+	HloomReply	reply;
 
 	if (rel == NULL)
-		return HLOOM_TIMEOUT;
+		return end == call->deadline ? HLOOM_TIMEOUT : HLOOM_NO;
 	if (!hloom_store_claim(rel, call, grant, &change))
 	{
 		hloom_table_close(rel, RowExclusiveLock);
@@ -59,15 +98,7 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 	}
 	hloom_table_close(rel, RowExclusiveLock);
 	hloom_durable_test_point(HLOOM_POINT_GRANTED);
-
-	/* Who was told to stop meanwhile will not hear of the grant. */
-	if (!hloom_durable_wait(change.lsn, saved, change.at, call->deadline) || QueryCancelPending ||
-		ProcDiePending || GetCurrentTimestamp() >= call->deadline)
-	{
-		if (change.fresh)
-			give_back(call, grant);
-		reply = HLOOM_TIMEOUT;
-	}
+	reply = confirm(call, grant, &change, saved, end);
 	RESUME_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
 	return reply;
@@ -137,11 +168,40 @@ table_is_held(const HloomCall *call, HloomGrant *grant)
 	return held ? HLOOM_YES : HLOOM_NO;
 }
 
+/*
+ * Provider contract, count.  The lock is kept until the end of the transaction and holds off new
+ * grants.  Whoever takes the table's lock after that has heard of what was committed.
+ */
+static int64
+table_count(const char *ns, uint16 ns_len)
+{
+	Oid			table = hloom_table_oid();
+	Relation	rel;
+	TableScanDesc scan;
+	const HloomRow *row;
+	int64		count = 0;
+
+	if (OidIsValid(table))
+		LockRelationOid(table, ExclusiveLock);
+	rel = hloom_table_open(AccessShareLock, DT_NOEND);
+	Assert(rel != NULL);
+	scan = hloom_scan_begin(rel, NULL, 0, NULL, NULL, 0);
+	while ((row = hloom_scan_next_row(scan)) != NULL)
+		count += row->ns_len == ns_len && memcmp(row->texts, ns, ns_len) == 0;
+	hloom_scan_end(scan);
+	hloom_table_close(rel, AccessShareLock);
+	return count;
+}
+
 const HloomProvider hloom_provider_table = {
 	.abi = HLOOM_PROVIDER_ABI,
 	.name = "table",
+	.exact = true,
 	.try_acquire = table_try_acquire,
 	.release = table_release,
 	.extend = table_extend,
-	.is_held = table_is_held
+	.is_held = table_is_held,
+	.count = table_count,
+	.list = hloom_probe_list,
+	.check = hloom_probe_check
 };

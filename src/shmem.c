@@ -2,8 +2,10 @@
  * shmem.c
  *	  The state all backends of a server share, its request and its start.
  *
- * There is no lock here: one field is constant, the others are atomics that stand alone.  A crash
- * restart makes the memory anew, and with it a new incarnation.  Knows nothing of leases.
+ * There is no lock here: one field is constant, the others are atomics that stand alone.  What
+ * follows in the same memory, the counters, has its own protocol and its LWLock in the tranche
+ * requested here.  A crash restart makes the memory anew, and with it a new incarnation.  Knows
+ * nothing of leases.
  */
 #include "postgres.h"
 
@@ -16,6 +18,7 @@
 #include "compat.h"
 #include "hloom.h"
 #include "shmem.h"
+#include "stats.h"
 
 HloomShared *hloom_shared = NULL;
 
@@ -25,7 +28,7 @@ static shmem_startup_hook_type prev_shmem_startup = NULL;
 static Size
 shared_size(void)
 {
-	return MAXALIGN(sizeof(HloomShared));
+	return add_size(MAXALIGN(sizeof(HloomShared)), hloom_stats_size());
 }
 
 static void
@@ -34,6 +37,7 @@ request_shared(void)
 	if (prev_shmem_request)
 		prev_shmem_request();
 	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche(HLOOM_EXTENSION, HLOOM_LWLOCKS);
 }
 
 static uint64
@@ -64,6 +68,7 @@ start_shared(void)
 		pg_atomic_init_u64(&hloom_shared->nudged_page, 0);
 		pg_atomic_init_u64(&hloom_shared->grow_after, 0);
 	}
+	hloom_stats_start((char *) hloom_shared + MAXALIGN(sizeof(HloomShared)), found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

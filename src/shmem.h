@@ -7,6 +7,14 @@
 
 #include "port/atomics.h"
 
+/* The LWLocks of the named tranche "hloom_lock". */
+typedef enum HloomLWLock
+{
+	HLOOM_LWLOCK_STATS
+} HloomLWLock;
+
+#define HLOOM_LWLOCKS (HLOOM_LWLOCK_STATS + 1)
+
 typedef struct HloomShared
 {
 	/* Drawn when shared memory is made, not 0.  Constant afterwards: read without a lock. */

@@ -18,8 +18,11 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
+#include "errors.h"
 #include "lease_key.h"
 #include "lease_time.h"
+#include "options.h"
+#include "retry_row.h"
 #include "shmem.h"
 #include "sql_args.h"
 
@@ -40,38 +43,43 @@ hloom_args_require(const char *function, bool changes)
 	hloom_shmem_require();
 }
 
-static void
-refuse_null(const char *argument)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("%s must not be null", argument)));
-}
-
 static text *
 text_arg(FunctionCallInfo fcinfo, int at, const char *argument)
 {
 	if (PG_ARGISNULL(at))
-		refuse_null(argument);
+		hloom_error_null(argument);
 	return PG_GETARG_TEXT_PP(at);
 }
 
-/*
- * Takes namespace and key.  Raises 22004 and 22023.
- */
-void
-hloom_args_name(HloomCall *call, FunctionCallInfo fcinfo, int ns, int key)
+static void
+take_name(HloomKey *name, HloomOptions *options, const text *ns, const text *key)
 {
-	text	   *ns_text = text_arg(fcinfo, ns, "namespace");
-
-	hloom_key_check(&call->name, ns_text, text_arg(fcinfo, key, "key"));
+	name->ns = VARDATA_ANY(ns);
+	hloom_key_check_namespace(name->ns, VARSIZE_ANY_EXHDR(ns), true);
+	name->ns_len = VARSIZE_ANY_EXHDR(ns);
+	hloom_options_of(options, name->ns, name->ns_len);
+	hloom_options_check_role(options, name->ns, name->ns_len);
+	hloom_key_check(name, key, options->max_key_length);
 }
 
 /*
- * Takes namespace, key and owner from a handle.  Returns false when there is nothing in it.
+ * Takes namespace and key, the first two arguments, and what applies to the namespace.  Raises
+ * 22004, 22023, 42501 and 42704.
+ */
+void
+hloom_args_name(HloomKey *name, HloomOptions *options, FunctionCallInfo fcinfo)
+{
+	text	   *ns = text_arg(fcinfo, 0, "namespace");
+
+	take_name(name, options, ns, text_arg(fcinfo, 1, "key"));
+}
+
+/*
+ * Takes namespace, key and owner from a handle.  Returns false when there is nothing in it.  One
+ * that was not coordinated stays so when the lock is switched on.
  */
 static bool
-take_handle(HloomCall *call, FunctionCallInfo fcinfo)
+take_handle(HloomCall *call, HloomOptions *options, FunctionCallInfo fcinfo)
 {
 	HeapTupleHeader handle;
 	Datum		value[HLOOM_HANDLE_FIELDS];
@@ -89,9 +97,11 @@ take_handle(HloomCall *call, FunctionCallInfo fcinfo)
 	if (nulls == HLOOM_HANDLE_FIELDS)
 		return false;
 	if (null[0] || null[1] || null[2])
-		refuse_null(null[0] ? "namespace" : null[1] ? "key" : "owner");
-	hloom_key_check(&call->name, DatumGetTextPP(value[0]), DatumGetTextPP(value[1]));
+		hloom_error_null(null[0] ? "namespace" : null[1] ? "key" : "owner");
+	take_name(&call->name, options, DatumGetTextPP(value[0]), DatumGetTextPP(value[1]));
 	call->owner = *DatumGetUUIDP(value[2]);
+	if (!null[HLOOM_HANDLE_FIELDS - 1] && !DatumGetBool(value[HLOOM_HANDLE_FIELDS - 1]))
+		options->enabled = false;
 	return true;
 }
 
@@ -127,17 +137,18 @@ read_token(pg_uuid_t *token, const text *given)
 }
 
 /*
- * Takes the lease a caller claims to own.  Returns false for a NULL or all-NULL handle.  Raises
- * 22004, 22023 and 22P02.
+ * Takes the lease a caller claims to own, and what applies to its namespace.  Returns false for a
+ * NULL or all-NULL handle.  Raises 22004, 22023, 22P02, 42501 and 42704.
  */
 bool
-hloom_args_lease_of(HloomCall *call, FunctionCallInfo fcinfo, HloomArgsForm form)
+hloom_args_lease_of(HloomCall *call, HloomOptions *options, FunctionCallInfo fcinfo,
+					HloomArgsForm form)
 {
 	if (form == HLOOM_ARGS_HANDLE)
-		return take_handle(call, fcinfo);
-	hloom_args_name(call, fcinfo, 0, 1);
+		return take_handle(call, options, fcinfo);
+	hloom_args_name(&call->name, options, fcinfo);
 	if (PG_ARGISNULL(2))
-		refuse_null("owner");
+		hloom_error_null("owner");
 	if (form == HLOOM_ARGS_UUID)
 		call->owner = *PG_GETARG_UUID_P(2);
 	else
@@ -172,8 +183,8 @@ draw_token(pg_uuid_t *token)
 /*
  * Takes the caller's owner token, or makes one.
  */
-void
-hloom_args_owner_or_new(HloomCall *call, FunctionCallInfo fcinfo, int owner)
+static void
+owner_or_new(HloomCall *call, FunctionCallInfo fcinfo, int owner)
 {
 	if (PG_ARGISNULL(owner))
 		draw_token(&call->owner);
@@ -195,8 +206,8 @@ hloom_args_lease(FunctionCallInfo fcinfo, int lease, int64 otherwise)
 /*
  * Takes the note, if there is one.  Raises 22023.
  */
-void
-hloom_args_note(HloomCall *call, FunctionCallInfo fcinfo, int note)
+static void
+take_note(HloomCall *call, FunctionCallInfo fcinfo, int note)
 {
 	text	   *given;
 
@@ -218,8 +229,8 @@ is_word(const text *given, const char *word)
 /*
  * Whether a loss is to cancel the holder.  Raises 22023 for a word that is none.
  */
-bool
-hloom_args_on_lost(FunctionCallInfo fcinfo, int on_lost)
+static bool
+cancels_on_loss(FunctionCallInfo fcinfo, int on_lost)
 {
 	text	   *given;
 
@@ -239,8 +250,8 @@ hloom_args_on_lost(FunctionCallInfo fcinfo, int on_lost)
 /*
  * Returns the scope, lease by default.  Raises 22023 for a word that is none.
  */
-HloomScope
-hloom_args_scope(FunctionCallInfo fcinfo, int scope)
+static HloomScope
+scope_arg(FunctionCallInfo fcinfo, int scope)
 {
 	text	   *given;
 
@@ -257,4 +268,59 @@ hloom_args_scope(FunctionCallInfo fcinfo, int scope)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("scope \"%s\" is not known", text_to_cstring(given)),
 			 errhint("Use \"lease\", \"session\" or \"transaction\".")));
+}
+
+/*
+ * Refuses what this version does not have, and what no version will.
+ */
+static void
+check_following(FunctionCallInfo fcinfo, int first)
+{
+	bool		auto_extend = !PG_ARGISNULL(first + HLOOM_ARG_AUTO_EXTEND) &&
+	PG_GETARG_BOOL(first + HLOOM_ARG_AUTO_EXTEND);
+	bool		cancel = cancels_on_loss(fcinfo, first + HLOOM_ARG_ON_LOST);
+	HloomScope	scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE);
+
+	if (scope == HLOOM_SCOPE_LEASE && (auto_extend || cancel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s needs scope session or transaction",
+						auto_extend ? "auto_extend" : "on_lost \"cancel\""),
+				 errdetail("A lease of scope lease is bound to no session that could be followed."),
+				 errhint("Use scope => 'session' or scope => 'transaction'.")));
+	if (scope != HLOOM_SCOPE_LEASE)
+		hloom_error_not_built("scope other than lease");
+}
+
+/*
+ * Takes the name and the options of a call that takes a lease; first is the place of the first
+ * option.  retries tells whether a call that says nothing about waiting follows the namespace's
+ * policy; it makes one attempt otherwise.  Raises 22004, 22023, 42501 and 42704, and 0A000 for
+ * what this version does not have.
+ */
+void
+hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, int first,
+					   bool retries)
+{
+	HloomCall  *call = &acquisition->call;
+	HloomOptions *options = &acquisition->options;
+	int			wait = first + HLOOM_ARG_MAX_WAIT;
+	int			retry = first + HLOOM_ARG_RETRY;
+
+	hloom_args_name(&call->name, options, fcinfo);
+	check_following(fcinfo, first);
+	call->lease = hloom_args_lease(fcinfo, first + HLOOM_ARG_LEASE, options->default_lease);
+	call->lease = hloom_time_capped_lease(call->lease, options->max_lease);
+	owner_or_new(call, fcinfo, first + HLOOM_ARG_OWNER);
+	take_note(call, fcinfo, first + HLOOM_ARG_NOTE);
+
+	acquisition->max_wait = HLOOM_NO_BOUND;
+	if (!PG_ARGISNULL(wait))
+		acquisition->max_wait = hloom_time_from_bound(PG_GETARG_INTERVAL_P(wait), "max_wait");
+	if (!PG_ARGISNULL(retry) &&
+		hloom_retry_require(&acquisition->retry, PG_GETARG_HEAPTUPLEHEADER(retry)))
+		return;
+	acquisition->retry = options->retry;
+	if (PG_ARGISNULL(wait) && !retries)
+		acquisition->max_wait = 0;
 }

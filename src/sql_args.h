@@ -5,8 +5,8 @@
 #ifndef HLOOM_SQL_ARGS_H
 #define HLOOM_SQL_ARGS_H
 
+#include "acquire.h"
 #include "fmgr.h"
-#include "hloom.h"
 
 #define HLOOM_HANDLE_FIELDS 7	/* of type hloom_handle */
 
@@ -18,13 +18,25 @@ typedef enum HloomArgsForm
 	HLOOM_ARGS_HANDLE			/* hloom_handle */
 } HloomArgsForm;
 
+/* The options of a call that takes a lease, by their place after the first of them. */
+typedef enum HloomArgsOption
+{
+	HLOOM_ARG_LEASE,
+	HLOOM_ARG_MAX_WAIT,
+	HLOOM_ARG_RETRY,
+	HLOOM_ARG_AUTO_EXTEND,
+	HLOOM_ARG_ON_LOST,
+	HLOOM_ARG_SCOPE,
+	HLOOM_ARG_OWNER,
+	HLOOM_ARG_NOTE
+} HloomArgsOption;
+
 extern void hloom_args_require(const char *function, bool changes);
-extern void hloom_args_name(HloomCall *call, FunctionCallInfo fcinfo, int ns, int key);
-extern bool hloom_args_lease_of(HloomCall *call, FunctionCallInfo fcinfo, HloomArgsForm form);
-extern void hloom_args_owner_or_new(HloomCall *call, FunctionCallInfo fcinfo, int owner);
+extern void hloom_args_name(HloomKey *name, HloomOptions *options, FunctionCallInfo fcinfo);
+extern bool hloom_args_lease_of(HloomCall *call, HloomOptions *options, FunctionCallInfo fcinfo,
+								HloomArgsForm form);
+extern void hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo,
+								   int first, bool retries);
 extern int64 hloom_args_lease(FunctionCallInfo fcinfo, int lease, int64 otherwise);
-extern void hloom_args_note(HloomCall *call, FunctionCallInfo fcinfo, int note);
-extern bool hloom_args_on_lost(FunctionCallInfo fcinfo, int on_lost);
-extern HloomScope hloom_args_scope(FunctionCallInfo fcinfo, int scope);
 
 #endif							/* HLOOM_SQL_ARGS_H */

@@ -3,9 +3,9 @@
  *	  The SQL functions that take, keep and give back a lease: arguments in, results out.
  *
  * Order of checks: not read-only and not in recovery, not in parallel mode, preloaded, then the
- * arguments, so that nothing is told about a key where nothing can be locked.  The clock of the
- * request is read first of all: what a caller may count on starts when it asked.  Knows the
- * provider contract and no store.
+ * arguments, so that nothing is told about a key where nothing can be locked.  A disabled namespace
+ * is answered here, after the arguments are checked, and no provider is asked.  Knows the provider
+ * contract and no store.
  */
 #include "postgres.h"
 
@@ -15,14 +15,16 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "acquire.h"
+#include "calls.h"
 #include "compat.h"
 #include "errors.h"
-#include "guc.h"
 #include "lease_time.h"
 #include "provider.h"
 #include "sql_args.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_try_acquire);
+PG_FUNCTION_INFO_V1(hloom_sql_acquire);
 PG_FUNCTION_INFO_V1(hloom_sql_release);
 PG_FUNCTION_INFO_V1(hloom_sql_release_text);
 PG_FUNCTION_INFO_V1(hloom_sql_release_handle);
@@ -37,53 +39,20 @@ PG_FUNCTION_INFO_V1(hloom_sql_remaining_text);
 PG_FUNCTION_INFO_V1(hloom_sql_remaining_handle);
 PG_FUNCTION_INFO_V1(hloom_sql_not_built);
 
-/* Places of hloom_try_acquire's arguments. */
-enum
-{
-	ARG_NAMESPACE,
-	ARG_KEY,
-	ARG_LEASE,
-	ARG_MAX_WAIT,
-	ARG_RETRY,
-	ARG_AUTO_EXTEND,
-	ARG_ON_LOST,
-	ARG_SCOPE,
-	ARG_OWNER,
-	ARG_NOTE
-};
+#define FIRST_OPTION 2			/* of hloom_try_acquire's arguments */
+
+/* "9999-01-01 00:00:00+00", the end of what never ends. */
+#define UNCOORDINATED_END INT64CONST(252424080000000000)
 
 /*
- * Refuses what this version does not have, and what no version will.
- */
-static void
-check_options(FunctionCallInfo fcinfo)
-{
-	bool		auto_extend = !PG_ARGISNULL(ARG_AUTO_EXTEND) && PG_GETARG_BOOL(ARG_AUTO_EXTEND);
-	bool		cancel = hloom_args_on_lost(fcinfo, ARG_ON_LOST);
-	HloomScope	scope = hloom_args_scope(fcinfo, ARG_SCOPE);
-
-	if (scope == HLOOM_SCOPE_LEASE && (auto_extend || cancel))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s needs scope session or transaction",
-						auto_extend ? "auto_extend" : "on_lost \"cancel\""),
-				 errdetail("A lease of scope lease is bound to no session that could be followed."),
-				 errhint("Use scope => 'session' or scope => 'transaction'.")));
-	if (scope != HLOOM_SCOPE_LEASE)
-		hloom_error_not_built("scope other than lease");
-	if (!PG_ARGISNULL(ARG_RETRY))
-		hloom_error_not_built("retry");
-	if (!PG_ARGISNULL(ARG_MAX_WAIT) &&
-		hloom_time_is_positive(PG_GETARG_INTERVAL_P(ARG_MAX_WAIT)))
-		hloom_error_not_built("max_wait");
-}
-
-/*
- * Returns a handle as a row of type hloom_handle.
+ * Returns the handle of a granted lease, or a placeholder when the namespace is disabled, as a row
+ * of type hloom_handle.
  */
 static Datum
-form_handle(FunctionCallInfo fcinfo, const HloomCall *call, const HloomGrant *grant)
+form_handle(FunctionCallInfo fcinfo, const HloomAcquisition *acquisition)
 {
+	const HloomCall *call = &acquisition->call;
+	bool		coordinated = acquisition->options.enabled;
 	TupleDesc	desc = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
 	Datum		values[HLOOM_HANDLE_FIELDS];
 	bool		nulls[HLOOM_HANDLE_FIELDS] = {0};
@@ -94,28 +63,28 @@ form_handle(FunctionCallInfo fcinfo, const HloomCall *call, const HloomGrant *gr
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("type hloom_handle does not fit the installed library"),
 				 errhint("Use ALTER EXTENSION hloom_lock UPDATE.")));
-	values[0] = PG_GETARG_DATUM(ARG_NAMESPACE);
-	values[1] = PG_GETARG_DATUM(ARG_KEY);
+	values[0] = PG_GETARG_DATUM(0);
+	values[1] = PG_GETARG_DATUM(1);
 	values[2] = UUIDPGetDatum(&call->owner);
-	values[3] = Int64GetDatum(grant->fence);
+	values[3] = Int64GetDatum(coordinated ? acquisition->grant.fence : 0);
 	values[4] = IntervalPGetDatum(hloom_time_to_interval(call->lease));
-	values[5] = TimestampTzGetDatum(hloom_time_add(call->requested_at, call->lease));
-	values[6] = BoolGetDatum(true);
+	values[5] = TimestampTzGetDatum(coordinated ? hloom_time_add(call->requested_at, call->lease) :
+									UNCOORDINATED_END);
+	values[6] = BoolGetDatum(coordinated);
 	tuple = heap_form_tuple(desc, values, nulls);
 	ReleaseTupleDesc(desc);
 	return HeapTupleGetDatum(tuple);
 }
 
 /*
- * SQL: hloom_try_acquire(...).  One row or none, without a tuplestore of our own.
+ * Takes a lease.  Returns one row, or none when the key stays busy and that is no error, without a
+ * tuplestore of our own.
  */
-Datum
-hloom_sql_try_acquire(PG_FUNCTION_ARGS)
+static Datum
+acquire(FunctionCallInfo fcinfo, const char *function, bool must)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	HloomCall	call = {.requested_at = GetCurrentTimestamp()};
-	HloomGrant	grant;
-	HloomReply	reply;
+	HloomAcquisition acquisition;
 
 	if (result == NULL || !IsA(result, ReturnSetInfo) ||
 		(result->allowedModes & SFRM_ValuePerCall) == 0)
@@ -123,54 +92,90 @@ hloom_sql_try_acquire(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("set-valued function called in context that cannot accept a set")));
 
-	hloom_args_require("hloom_try_acquire()", true);
-	hloom_args_name(&call, fcinfo, ARG_NAMESPACE, ARG_KEY);
-	check_options(fcinfo);
-	call.lease = hloom_args_lease(fcinfo, ARG_LEASE, (int64) hloom_default_lease * 1000);
-	call.lease = hloom_time_capped_lease(call.lease);
-	call.deadline = hloom_time_add(call.requested_at, call.lease);
-	hloom_args_owner_or_new(&call, fcinfo, ARG_OWNER);
-	hloom_args_note(&call, fcinfo, ARG_NOTE);
-
-	reply = hloom_provider_of(&call.name)->try_acquire(&call, &grant);
-	if (reply == HLOOM_NO)
+	hloom_args_require(function, true);
+	memset(&acquisition, 0, sizeof(acquisition));
+	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, must);
+	if (unlikely(!acquisition.options.enabled))
+		hloom_error_warn_disabled(&acquisition.call.name);
+	else if (!hloom_acquire(&acquisition))
 	{
+		if (must)
+			hloom_acquire_raise_busy(&acquisition);
 		result->isDone = ExprEndResult;
 		PG_RETURN_NULL();
 	}
-	if (reply != HLOOM_YES)
-		hloom_error_reply(reply, &call);
 	result->isDone = ExprSingleResult;
-	return form_handle(fcinfo, &call, &grant);
+	return form_handle(fcinfo, &acquisition);
 }
 
-static void
-warn_failed(const char *event, const char *what, const HloomCall *call)
+/*
+ * SQL: hloom_try_acquire(...).
+ */
+Datum
+hloom_sql_try_acquire(PG_FUNCTION_ARGS)
 {
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_TIMEOUT),
-			 errmsg("%s: lock provider did not answer in time, %s", event, what),
-			 errdetail_internal("%s", hloom_error_detail(call, 1)),
-			 errhint("See pg_locks for who holds a lock on the lease table.")));
+	return acquire(fcinfo, "hloom_try_acquire()", false);
+}
+
+/*
+ * SQL: hloom_acquire(...).
+ */
+Datum
+hloom_sql_acquire(PG_FUNCTION_ARGS)
+{
+	return acquire(fcinfo, "hloom_acquire()", true);
+}
+
+/*
+ * Begins a call about a lease: takes it from the arguments and sets the clocks, so that the call
+ * comes back after a lease's time at the latest.
+ */
+static bool
+begin(HloomCall *call, HloomOptions *options, FunctionCallInfo fcinfo, HloomArgsForm form)
+{
+	memset(call, 0, sizeof(*call));
+	call->requested_at = GetCurrentTimestamp();
+	if (!hloom_args_lease_of(call, options, fcinfo, form))
+		return false;
+	call->deadline = hloom_time_add(call->requested_at, options->default_lease);
+	return true;
+}
+
+static HloomCourse
+course_of(const HloomCall *call, const char *cause)
+{
+	HloomCourse course = {
+		.name = &call->name,
+		.waited = GetCurrentTimestamp() - call->requested_at,
+		.attempts = 1,
+		.cause = cause
+	};
+
+	return course;
 }
 
 static Datum
 release(FunctionCallInfo fcinfo, HloomArgsForm form)
 {
-	HloomCall	call = {.requested_at = GetCurrentTimestamp()};
+	HloomCall	call;
+	HloomOptions options;
+	HloomCourse course;
+	const char *cause;
 
 	hloom_args_require("hloom_release()", true);
-	if (!hloom_args_lease_of(&call, fcinfo, form))
+	if (!begin(&call, &options, fcinfo, form))
 		PG_RETURN_BOOL(false);
-	call.deadline = hloom_time_add(call.requested_at, (int64) hloom_default_lease * 1000);
-	switch (hloom_provider_of(&call.name)->release(&call))
+	if (!options.enabled)
+		PG_RETURN_BOOL(true);
+	switch (hloom_calls_release(hloom_provider_require(options.provider), &call, &cause))
 	{
 		case HLOOM_YES:
 			PG_RETURN_BOOL(true);
 		case HLOOM_NO:
 			PG_RETURN_BOOL(false);
 		default:
-			warn_failed("LockReleaseFailed", "the lease may be held until its end", &call);
+			course = course_of(&call, cause);
+			hloom_error_warn_release(&course);
 			PG_RETURN_NULL();
 	}
 }
@@ -197,29 +202,36 @@ hloom_sql_release_handle(PG_FUNCTION_ARGS)
 static Datum
 extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 {
-	HloomCall	call = {.requested_at = GetCurrentTimestamp()};
+	HloomCall	call;
+	HloomOptions options;
 	HloomGrant	grant;
-	int64		patience;
+	HloomCourse course;
+	const char *cause;
+	int64		lease;
 
 	hloom_args_require("hloom_extend()", true);
-	if (!hloom_args_lease_of(&call, fcinfo, form))
+	lease = hloom_args_lease(fcinfo, form == HLOOM_ARGS_HANDLE ? 1 : 3, 0);
+	if (!begin(&call, &options, fcinfo, form))
 		PG_RETURN_BOOL(false);
-	call.lease = hloom_args_lease(fcinfo, form == HLOOM_ARGS_HANDLE ? 1 : 3, 0);
-	if (call.lease > 0)
-		call.lease = hloom_time_capped_lease(call.lease);
-	call.max_lease = (int64) hloom_max_lease * 1000;
-	patience = call.lease > 0 ? call.lease : (int64) hloom_default_lease * 1000;
-	call.deadline = hloom_time_add(call.requested_at, patience);
-	switch (hloom_provider_of(&call.name)->extend(&call, &grant))
+	if (!options.enabled)
+		PG_RETURN_BOOL(true);
+	call.max_lease = options.max_lease;
+	if (lease > 0)
+	{
+		call.lease = hloom_time_capped_lease(lease, options.max_lease);
+		call.deadline = hloom_time_add(call.requested_at, call.lease);
+	}
+	switch (hloom_calls_extend(hloom_provider_require(options.provider), &call, &grant, &cause))
 	{
 		case HLOOM_YES:
 			if (grant.capped)
-				hloom_time_notice_cap();
+				hloom_time_notice_cap(options.max_lease);
 			PG_RETURN_BOOL(true);
 		case HLOOM_NO:
 			PG_RETURN_BOOL(false);
 		default:
-			warn_failed("LockExtendFailed", "the lease may end when it would have", &call);
+			course = course_of(&call, cause);
+			hloom_error_warn_extend(&course);
 			PG_RETURN_BOOL(false);
 	}
 }
@@ -249,16 +261,26 @@ hloom_sql_extend_handle(PG_FUNCTION_ARGS)
 static bool
 look(FunctionCallInfo fcinfo, HloomArgsForm form, const char *function, HloomGrant *grant)
 {
-	HloomCall	call = {.requested_at = GetCurrentTimestamp()};
+	HloomCall	call;
+	HloomOptions options;
 	HloomReply	reply;
+	const char *cause;
 
 	hloom_args_require(function, false);
-	if (!hloom_args_lease_of(&call, fcinfo, form))
+	if (!begin(&call, &options, fcinfo, form))
 		return false;
-	call.deadline = hloom_time_add(call.requested_at, (int64) hloom_default_lease * 1000);
-	reply = hloom_provider_of(&call.name)->is_held(&call, grant);
+	if (!options.enabled)
+	{
+		grant->expires_at = UNCOORDINATED_END;
+		return true;
+	}
+	reply = hloom_calls_is_held(hloom_provider_require(options.provider), &call, grant, &cause);
 	if (reply != HLOOM_YES && reply != HLOOM_NO)
-		hloom_error_reply(reply, &call);
+	{
+		HloomCourse course = course_of(&call, cause);
+
+		hloom_error_reply(reply, &course);
+	}
 	return reply == HLOOM_YES;
 }
 

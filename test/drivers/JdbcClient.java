@@ -1,10 +1,16 @@
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.OffsetDateTime;
+import java.util.HexFormat;
 import java.util.UUID;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
 import org.postgresql.util.PGInterval;
 
 /** hloom_lock from JDBC: first what an application needs, then the checks. */
@@ -86,6 +92,18 @@ public final class JdbcClient {
         if (!db.getAutoCommit()) {
             db.rollback();
         }
+    }
+
+    /** The key that hloom_key_from_sensitive() makes, without showing the value to the server. */
+    static String keyFromSensitive(String value, byte[] secret) throws GeneralSecurityException {
+        byte[] bytes = value.getBytes(StandardCharsets.UTF_8);
+        if (secret == null) {
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(bytes);
+            return HexFormat.of().formatHex(digest, 0, 16);
+        }
+        Mac mac = Mac.getInstance("HmacSHA256");
+        mac.init(new SecretKeySpec(secret, "HmacSHA256"));
+        return HexFormat.of().formatHex(mac.doFinal(bytes), 0, 16);
     }
 
     // The checks -------------------------------------------------------------
@@ -219,10 +237,39 @@ public final class JdbcClient {
         }
     }
 
-    public static void main(String[] args) throws SQLException {
+    static void hashes() throws SQLException, GeneralSecurityException {
+        byte[] pepper = "catalog-service-pepper".getBytes(StandardCharsets.UTF_8);
+        check(keyFromSensitive("1234", null).equals("03ac674216f3e15c761ee1a5e255f067")
+            && keyFromSensitive("refresh-token-value", null)
+                .equals("e65009f6e0ae9fc204adcb73a208f63c")
+            && keyFromSensitive("", null).equals("e3b0c44298fc1c149afbf4c8996fb924")
+            && keyFromSensitive("1234", pepper).equals("4206b0e68f2edc74108d084419373455"),
+            "hashes on the client are the known ones");
+        int right = 0;
+        byte[] secret = "\0pepper".getBytes(StandardCharsets.UTF_8);
+        try (Connection db = connect(true); PreparedStatement query = db.prepareStatement(
+                "SELECT hloom_key_from_sensitive(?), hloom_key_from_sensitive(?, ?)")) {
+            for (String value : new String[] {"1234", "", "h\u00e9 \u65e5\u672c \ud83d\udd12"}) {
+                query.setString(1, value);
+                query.setString(2, value);
+                query.setBytes(3, secret);
+                try (ResultSet row = query.executeQuery()) {
+                    row.next();
+                    if (row.getString(1).equals(keyFromSensitive(value, null))
+                            && row.getString(2).equals(keyFromSensitive(value, secret))) {
+                        right++;
+                    }
+                }
+            }
+        }
+        check(right == 3, "and those of the server");
+    }
+
+    public static void main(String[] args) throws SQLException, GeneralSecurityException {
         String run = "jdbc-" + UUID.randomUUID();
         lifecycle(true, run);
         lifecycle(false, run);
         types(run);
+        hashes();
     }
 }

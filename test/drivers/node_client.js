@@ -1,7 +1,7 @@
 'use strict';
 // hloom_lock from node-postgres: first what an application needs, then the checks.
 
-const { randomUUID } = require('node:crypto');
+const { createHash, createHmac, randomUUID } = require('node:crypto');
 const { Client } = require('pg');
 
 // What an application copies -------------------------------------------------
@@ -44,6 +44,12 @@ async function skipIfBusy(db, key, work) {
     await release(db, handle);
   }
   return true;
+}
+
+// The key that hloom_key_from_sensitive() makes, without showing the value to the server.
+function keyFromSensitive(value, secret) {
+  const hash = secret ? createHmac('sha256', secret) : createHash('sha256');
+  return hash.update(value).digest('hex').slice(0, 32);
 }
 
 // The checks -----------------------------------------------------------------
@@ -161,6 +167,20 @@ async function types(db, run) {
   }
 }
 
+async function hashes(db) {
+  check(keyFromSensitive('1234') === '03ac674216f3e15c761ee1a5e255f067'
+    && keyFromSensitive('refresh-token-value') === 'e65009f6e0ae9fc204adcb73a208f63c'
+    && keyFromSensitive('') === 'e3b0c44298fc1c149afbf4c8996fb924'
+    && keyFromSensitive('1234', 'catalog-service-pepper') === '4206b0e68f2edc74108d084419373455',
+  'hashes on the client are the known ones');
+  const secret = Buffer.from('\0pepper');
+  const { rows } = await db.query(`SELECT v, hloom_key_from_sensitive(v) AS plain,
+    hloom_key_from_sensitive(v, $1) AS keyed FROM unnest($2::text[]) AS v`,
+  [secret, ['1234', '', 'h\u00e9 \u65e5\u672c \u{1f512}']]);
+  check(rows.length === 3 && rows.every(({ v, plain, keyed }) => plain === keyFromSensitive(v)
+    && keyed === keyFromSensitive(v, secret)), 'and those of the server');
+}
+
 async function main() {
   const run = `node-${randomUUID()}`;
   const first = await connect();
@@ -169,6 +189,7 @@ async function main() {
   await lifecycle(first, second, run, true);
   await skips(first, second, run);
   await types(first, run);
+  await hashes(first);
   await first.end();
   await second.end();
 }

@@ -1,6 +1,8 @@
 """hloom_lock from psycopg 3: first what an application needs, then the checks."""
 
 import datetime
+import hashlib
+import hmac
 import os
 import uuid
 
@@ -51,6 +53,13 @@ def skip_if_busy(conn, key, work):
     if not conn.autocommit:
         conn.commit()
     return True
+
+
+def key_from_sensitive(value, secret=None):
+    """The key that hloom_key_from_sensitive() makes, without showing the value to the server."""
+    if secret is None:
+        return hashlib.sha256(value.encode()).hexdigest()[:32]
+    return hmac.new(secret, value.encode(), "sha256").hexdigest()[:32]
 
 
 # The checks -----------------------------------------------------------------
@@ -185,11 +194,39 @@ def types(run):
         )
 
 
+def hashes():
+    vectors = {
+        ("1234", None): "03ac674216f3e15c761ee1a5e255f067",
+        ("refresh-token-value", None): "e65009f6e0ae9fc204adcb73a208f63c",
+        ("", None): "e3b0c44298fc1c149afbf4c8996fb924",
+        ("1234", b"catalog-service-pepper"): "4206b0e68f2edc74108d084419373455",
+    }
+    check(
+        all(key_from_sensitive(*source) == key for source, key in vectors.items()),
+        "hashes on the client are the known ones",
+    )
+    with connect(True) as conn:
+        values = ["1234", "", "h\u00e9 \u65e5\u672c \U0001f512"]
+        plain = conn.execute(
+            "SELECT hloom_key_from_sensitive(v) FROM unnest(%s::text[]) v", (values,)
+        )
+        keyed = conn.execute(
+            "SELECT hloom_key_from_sensitive(v, %s) FROM unnest(%s::text[]) v",
+            (b"\x00pepper", values),
+        )
+        check(
+            [row[0] for row in plain] == [key_from_sensitive(v) for v in values]
+            and [row[0] for row in keyed] == [key_from_sensitive(v, b"\x00pepper") for v in values],
+            "and those of the server",
+        )
+
+
 def main():
     run = f"psycopg-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     lifecycle(True, run)
     lifecycle(False, run)
     types(run)
+    hashes()
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ install_pg() {
 		>"$work/npm" 2>&1
 }
 
-driver psycopg 34 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
-driver jdbc 32 java -cp "$jar" JdbcClient.java
+driver psycopg 36 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
+driver jdbc 34 java -cp "$jar" JdbcClient.java
 if install_pg; then
-	driver node-pg 33 env NODE_PATH="$NODE_PATH" node node_client.js
+	driver node-pg 35 env NODE_PATH="$NODE_PATH" node node_client.js
 else
 	result "not ok" "node-pg: npm installs pg where there is no package"
 	sed 's/^/# /' "$work/npm"

@@ -51,16 +51,33 @@ SELECT is_empty($$SELECT signature FROM func WHERE comment ~ '[.\s]$'$$,
 SELECT is_empty($$SELECT signature FROM func WHERE (comment ~ 'Not supported by this version') <>
 	(prosrc = 'hloom_sql_not_built')$$,
 	'which says what is not built, and nothing else so');
-SELECT isnt(obj_description('hloom_leases'::regclass, 'pg_class'), NULL, 'the table has a comment');
-SELECT is_empty($$SELECT attname FROM pg_attribute WHERE attrelid = 'hloom_leases'::regclass
-	AND attnum > 0
-	AND NOT attisdropped AND col_description(attrelid, attnum) IS NULL$$,
-		'each of its columns has');
+SELECT is_empty($$SELECT relname FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass
+	AND m.objid = c.oid WHERE relkind = 'r' AND obj_description(c.oid, 'pg_class') IS NULL$$,
+	'every table has a comment');
+SELECT is_empty($$SELECT attrelid::regclass, attname FROM pg_attribute
+	JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = attrelid
+	JOIN pg_class c ON c.oid = attrelid AND relkind = 'r'
+	WHERE attnum > 0 AND NOT attisdropped AND col_description(attrelid, attnum) IS NULL$$,
+	'each of their columns has');
+SELECT is_empty($$SELECT tgname FROM pg_trigger t
+	JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = tgrelid
+	WHERE NOT tgisinternal AND obj_description(t.oid, 'pg_trigger') IS NULL$$,
+	'every trigger has');
+SELECT is_empty($$SELECT c.oid::regclass, attname
+	FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
+	LEFT JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+		AND col_description(attrelid, attnum) IS NULL
+	WHERE relkind = 'v' AND (attname IS NOT NULL OR obj_description(c.oid, 'pg_class') IS NULL)$$,
+	'each view and each of its columns has');
 SELECT is_empty($$SELECT typname FROM pg_type t
 	WHERE typname IN ('hloom_handle', 'hloom_retry_policy') AND obj_description(oid, 'pg_type') IS NULL$$, 'both types have');
 
 -- Marks.
-SELECT is_empty($$SELECT signature FROM func WHERE prosecdef$$, 'no function is SECURITY DEFINER');
+SELECT set_eq($$SELECT proname::text FROM func WHERE prosecdef$$,
+	ARRAY['hloom_configure', 'hloom_unconfigure'], 'SECURITY DEFINER is who changes options');
+SELECT is_empty($$SELECT signature FROM func
+	WHERE prosecdef <> (COALESCE(proconfig, '{}') = '{"search_path=pg_catalog, pg_temp"}')$$,
+	'with a search_path of its own, and nobody else has one');
 SELECT is_empty($$SELECT signature FROM func WHERE proleakproof$$, 'none is LEAKPROOF');
 SELECT is_empty($$SELECT signature FROM func WHERE proisstrict
 	AND prorettype <> 'table_am_handler'::regtype$$,
@@ -74,7 +91,14 @@ SELECT is_empty($$SELECT signature FROM func WHERE prolang <> (SELECT oid FROM p
 	WHERE lanname = 'c')$$, 'all are in C');
 SELECT is_empty($$SELECT signature FROM func WHERE provariadic <> 0 OR prokind NOT IN ('f', 'p')$$,
 	'none is variadic, an aggregate or a window function');
-SELECT is_empty($$SELECT signature FROM func WHERE proacl IS NOT NULL$$, 'everybody may call each');
+SELECT set_eq($$SELECT proname::text FROM func WHERE NOT EXISTS (SELECT
+		FROM aclexplode(COALESCE(proacl, acldefault('f', proowner))) WHERE grantee = 0)$$,
+	ARRAY['hloom_configure', 'hloom_unconfigure', 'hloom_namespaces_changed', 'hloom_health',
+		'hloom_metrics'],
+	'everybody may call each but those that administer or watch the server');
+SELECT set_eq($$SELECT proname::text FROM func, aclexplode(proacl)
+	WHERE grantee = 'pg_monitor'::regrole$$, ARRAY['hloom_health', 'hloom_metrics'],
+	'which pg_monitor may');
 SELECT is_empty($$SELECT signature FROM func WHERE prorettype = 'hloom_handle'::regtype
 	AND (NOT proretset OR prorows <> 1)$$,
 	'what returns a handle returns one row or none');
@@ -95,7 +119,10 @@ SELECT is_empty($$SELECT signature FROM func f, unnest(proargnames) WITH ORDINAL
 		('value', 'text'), ('secret', 'bytea'), ('retries', 'integer'), ('delay', 'interval'),
 		('step', 'interval'), ('min', 'interval'), ('max', 'interval'),
 		('factor', 'double precision'), ('policy', 'hloom_retry_policy'), ('jitter', 'interval'),
-		('n', 'integer'))$$,
+		('n', 'integer'), ('enabled', 'boolean'), ('provider', 'text'),
+		('default_lease', 'interval'), ('max_lease', 'interval'), ('max_hold', 'interval'),
+		('detect_reentrancy', 'boolean'), ('max_key_length', 'integer'), ('role', 'text'),
+		('reset', 'text[]'))$$,
 	'one name means one thing');
 SELECT is_empty($$SELECT proname FROM func WHERE 'owner' = ANY (proargnames)
 	AND proargnames[3] = 'owner' AND prokind = 'f'
@@ -143,9 +170,31 @@ SELECT is_empty($$SELECT privilege_type FROM pg_class, aclexplode(relacl)
 	WHERE oid = 'hloom_leases'::regclass
 	AND grantee NOT IN (relowner, 'pg_monitor'::regrole)$$, 'nobody else has a privilege of it');
 
+-- Options of namespaces: each is an argument of hloom_configure, in the order of the columns, and a
+-- line of hloom_describe.
+SELECT is((SELECT proargnames::text[] FROM func WHERE proname = 'hloom_configure'),
+	(SELECT array_agg(attname::text ORDER BY attnum) || '{reset}' FROM pg_attribute
+		WHERE attrelid = 'hloom_namespaces'::regclass AND attnum > 0),
+	'hloom_configure takes the columns of hloom_namespaces');
+SELECT is_empty($$SELECT attname::text FROM pg_attribute
+	WHERE attrelid = 'hloom_namespaces'::regclass AND attnum > 0
+	EXCEPT SELECT part FROM hloom_describe('catalogue')$$, 'hloom_describe tells of each');
+SELECT col_is_pk('hloom_namespaces', 'namespace');
+SELECT table_privs_are('hloom_namespaces', 'pg_monitor', ARRAY['SELECT']);
+SELECT is_empty($$SELECT privilege_type FROM pg_class, aclexplode(relacl)
+	WHERE oid = 'hloom_namespaces'::regclass
+	AND grantee NOT IN (relowner, 'pg_monitor'::regrole)$$, 'nobody else has a privilege of it');
+SELECT is((SELECT extconfig::regclass[] FROM pg_extension WHERE extname = 'hloom_lock'),
+	'{hloom_namespaces}', 'pg_dump carries it, and no other table');
+SELECT is_empty($$SELECT tgname FROM pg_trigger WHERE tgrelid = 'hloom_namespaces'::regclass
+	AND tgenabled <> 'A'$$, 'its triggers fire whatever session_replication_role says');
+
 -- Settings.
 SELECT set_eq($$SELECT name FROM pg_settings WHERE name ~ '^hloom_lock\.'$$,
-	ARRAY['hloom_lock.default_lease', 'hloom_lock.max_key_length', 'hloom_lock.max_lease'],
+	ARRAY['hloom_lock.auto_extend', 'hloom_lock.default_lease', 'hloom_lock.detect_reentrancy',
+		'hloom_lock.enabled', 'hloom_lock.max_hold', 'hloom_lock.max_key_length',
+		'hloom_lock.max_lease', 'hloom_lock.provider', 'hloom_lock.retry_jitter',
+		'hloom_lock.retry_limit', 'hloom_lock.retry_step', 'hloom_lock.strict_namespaces'],
 		'the settings');
 SELECT is_empty($$SELECT name FROM pg_settings WHERE name ~ '^hloom_lock\.'
 	AND short_desc !~ '^[A-Z].*\.$'$$, 'each with a sentence');

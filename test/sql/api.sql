@@ -14,7 +14,7 @@ WHERE e.extname = 'hloom_lock' AND d.deptype = 'e' AND t.typcategory IS DISTINCT
 	AND COALESCE(c.relkind, 'c') = 'c'
 ORDER BY pg_describe_object(d.classid, d.objid, 0) COLLATE "C";
 
-SELECT extversion, extrelocatable, extconfig, extcondition
+SELECT extversion, extrelocatable, extconfig::regclass[], extcondition
 FROM pg_extension WHERE extname = 'hloom_lock';
 
 CREATE VIEW hl.functions AS
@@ -70,6 +70,10 @@ SELECT (SELECT count(*) FROM pg_index WHERE indrelid = 'hloom_leases'::regclass)
 	(SELECT count(*) FROM pg_trigger WHERE tgrelid = 'hloom_leases'::regclass) AS triggers,
 	(SELECT reltoastrelid FROM pg_class WHERE oid = 'hloom_leases'::regclass) AS toast,
 	(SELECT relreplident FROM pg_class WHERE oid = 'hloom_leases'::regclass) AS replica_identity;
+
+SELECT tgrelid::regclass AS relation, tgname, tgfoid::regproc AS function, tgtype, tgenabled,
+	obj_description(oid, 'pg_trigger') AS comment
+FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'hloom%' ORDER BY tgname COLLATE "C";
 
 SELECT amname, amhandler, amtype, obj_description(oid, 'pg_am') AS comment
 FROM pg_am WHERE amname LIKE 'hloom%' ORDER BY amname COLLATE "C";

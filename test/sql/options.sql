@@ -4,41 +4,23 @@ CREATE SCHEMA options;
 SET search_path = options, public;
 
 -- Functions.
-SELECT hl.error($$SELECT * FROM hloom_acquire('options', 'a')$$);
 SELECT hl.error($$CALL hloom_acquire_wait('options', 'a')$$);
 CALL hloom_acquire_wait('options', 'a');
 SELECT call, hl.state(call) FROM unnest(ARRAY[
 	$$SELECT hloom_guard('options', 'a', hl.owner(1))$$,
 	$$SELECT hloom_guard('options', 'a', hl.owner(1)::text)$$,
 	$$SELECT hloom_guard(NULL::hloom_handle)$$,
-	$$SELECT hloom_execute_with_lock('options', 'a', 'SELECT 1')$$,
-	$$SELECT * FROM hloom_query_with_lock('options', 'a', 'SELECT 1') AS t(c int)$$,
-	$$SELECT * FROM hloom_query_with_lock_json('options', 'a', 'SELECT 1')$$,
-	$$SELECT hloom_is_coordinated('options')$$,
-	$$SELECT hloom_release_session()$$,
-	$$SELECT hloom_key_from_sensitive('a')$$,
-	$$SELECT hloom_key_from_sensitive('a', 'secret')$$,
-	$$SELECT hloom_retry_immediate(1)$$,
-	$$SELECT hloom_retry_interval(1, '1 s')$$,
-	$$SELECT hloom_retry_linear(1, '1 s')$$,
-	$$SELECT hloom_retry_exponential(1, '1 s', '2 s')$$,
-	$$SELECT hloom_retry_with_jitter(NULL, '1 s')$$,
-	$$SELECT hloom_retry_delay(NULL, 1)$$,
-	$$SELECT hloom_retry_max_total_delay(NULL)$$,
-	$$SELECT hloom_retry_describe(NULL)$$]) AS call;
+	$$SELECT hloom_release_session()$$]) AS call;
 
--- Options of hloom_try_acquire.
-SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 s')$$);
-SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a',
-	retry => ROW('immediate', 1, NULL, NULL, NULL, NULL)::hloom_retry_policy)$$);
+-- Options, of each function that takes a lease.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session')$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'transaction')$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session',
-	auto_extend => true)$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', scope => 'session',
-	on_lost => 'cancel')$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 month')$$);
-SELECT hl.state($$SELECT * FROM hloom_try_acquire('options', 'a', max_wait => '1 us')$$);
+SELECT option, hl.state(format('SELECT * FROM hloom_try_acquire(''options'', ''a'', %s)', option)),
+	hl.state(format('SELECT * FROM hloom_acquire(''options'', ''a'', %s)', option)),
+	hl.state(format('SELECT hloom_execute_with_lock(''options'', ''a'', ''SELECT 1'', %s)', option))
+FROM unnest(ARRAY['scope => ''transaction''', 'scope => ''session'', auto_extend => true',
+	'scope => ''session'', on_lost => ''cancel''']) AS option;
+SELECT hl.error($$SELECT hloom_configure('options', auto_extend => true)$$);
+SELECT hl.error($$SET hloom_lock.auto_extend = on$$);
 
 -- Values that a lease bound to no session cannot have.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', auto_extend => true)$$);

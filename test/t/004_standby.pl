@@ -132,6 +132,22 @@ for my $call (
 	is((sql_error($standby, "SELECT * FROM $call"))[0], '25006', "standby: $call");
 }
 
+# What is configured on the primary is seen on the standby, by a session from before, too.
+is( (sql_error($standby, "SELECT hloom_$_"))[0],
+	'25006', "standby: hloom_$_")
+  for "configure('ns')", "unconfigure('ns')";
+my $looking = session($standby, 'looking');
+is(ask($looking, "SELECT hloom_is_coordinated('ns')"), 't', 'standby: nothing configured');
+$primary->safe_psql('postgres', "SELECT hloom_configure('ns', enabled => false)");
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
+is(ask($looking, "SELECT hloom_is_coordinated('ns')"), 'f', 'standby: disabled by the primary');
+$looking->quit;
+
+# What needs no lease works there.
+is( $standby->safe_psql(
+		'postgres', 'SELECT hloom_retry_describe(hloom_retry_interval(3, \'1 s\'))'),
+	'interval 1000 ms, 3 retries', 'standby: retry policies can be made');
+
 # A base backup under load.  What was held when it began is in the restored server, unchanged.
 my $KEPT = "SELECT count(*) || ' ' || md5(string_agg(l::text, E'\\n' ORDER BY key))"
   . " FROM hloom_leases l WHERE namespace = 'kept'";

@@ -40,6 +40,68 @@ for my $how ('', '--schema-only')
 		'>', $fence, "pg_dump $how: with a higher fence than before");
 }
 
+# The options of namespaces are no leases: they are carried, and a session that has read the empty
+# table before sees them.  A role of the name need not be there.
+$node->safe_psql('postgres', 'CREATE ROLE dumped_role');
+$node->safe_psql('postgres', <<'SQL');
+SELECT hloom_configure('dumped', max_key_length => 100, max_lease => '45 min',
+	retry => hloom_retry_exponential(5, '10 ms', '1 s'));
+SELECT hloom_configure('private', role => 'dumped_role');
+SQL
+$node->safe_psql('postgres', 'DROP ROLE dumped_role');
+my $options = 'SELECT string_agg(n::text, \',\' ORDER BY namespace) FROM hloom_namespaces n';
+my $dumped = $node->safe_psql('postgres', $options);
+my $describe = 'SELECT string_agg(part, \',\') FROM hloom_describe(\'dumped\')'
+  . ' WHERE decided_by = \'hloom_namespaces\'';
+my $archive = $node->basedir . '/options.dump';
+$node->command_ok([ 'pg_dump', '-Fc', '-d', $node->connstr('postgres'), '-f', $archive ],
+	'pg_dump -Fc with options');
+$node->safe_psql('postgres', 'CREATE DATABASE configured');
+$node->safe_psql('configured', 'CREATE EXTENSION hloom_lock');
+my $connected = session($node, 'connected', 'configured');
+for my $how ([], [ '--data-only', '--disable-triggers' ])
+{
+	ask($connected, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
+	is(ask($connected, $describe), 'role', "pg_restore @$how: nothing configured before");
+	$node->command_ok([ 'pg_restore', @$how, '-d', $node->connstr('configured'), $archive ],
+		"pg_restore @$how");
+	is($node->safe_psql('configured', $options), $dumped, "pg_restore @$how: the rows are there");
+	is( ask($connected, $describe),
+		'namespace,max_lease,retry,max_wait,max_key_length,role',
+		"pg_restore @$how: a session in a transaction sees them");
+	is((ask_error($connected, 'SELECT hloom_is_coordinated(\'private\')'))[0],
+		'42704', "pg_restore @$how: a role that is not there is an error of its namespace");
+	ask($connected, 'ROLLBACK');
+	$node->safe_psql('configured', 'TRUNCATE hloom_namespaces');
+}
+$connected->quit;
+$node->safe_psql('postgres', 'DROP DATABASE configured');
+
+# ---- another provider ----------------------------------------------------------------------------
+
+# A namespace with leases does not get another provider, however that comes about.
+$node->safe_psql('postgres', 'SELECT hloom_configure(\'dumped\', provider => \'table\')');
+$node->safe_psql('postgres', take('dumped', 'held', "owner => '$owner'"));
+$node->append_conf('postgresql.conf', 'hloom_lock.provider = \'elsewhere\'');
+$node->reload;
+wait_for_sql($node, 'SELECT current_setting(\'hloom_lock.provider\') = \'elsewhere\'');
+for my $call ('hloom_configure(\'dumped\', reset => \'{provider}\')',
+	'hloom_unconfigure(\'dumped\')')
+{
+	my ($state, $message) = sql_error($node, "SELECT $call");
+	is($state, '55006', "with a lease: $call");
+	like($message, qr/DETAIL:  1 lease is held at provider "table"/, 'which tells of the lease');
+}
+is( $node->safe_psql('postgres', <<'SQL'), '7200', 'with a lease: other options can be changed');
+SELECT extract(epoch FROM max_hold)::int FROM hloom_configure('dumped', max_hold => '2 h');
+SQL
+$node->safe_psql('postgres', "SELECT hloom_release('dumped', 'held', '$owner')");
+is($node->safe_psql('postgres', 'SELECT hloom_unconfigure(\'dumped\')'),
+	't', 'without a lease it can be changed');
+$node->append_conf('postgresql.conf', 'hloom_lock.provider = \'table\'');
+$node->reload;
+wait_for_sql($node, 'SELECT current_setting(\'hloom_lock.provider\') = \'table\'');
+
 # ---- copies of a database ------------------------------------------------------------------------
 
 for my $strategy ('wal_log', 'file_copy')
@@ -107,6 +169,14 @@ is($subscriber->safe_psql('postgres', 'SELECT string_agg(t, \',\' ORDER BY id) F
 	'before,after', 'rows of ordinary tables arrive');
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM hloom_leases'), '0', 'leases do not');
 is($subscriber->safe_psql('postgres', $works), '1', 'the subscriber takes leases of its own');
+my $looking = session($subscriber, 'looking');
+is(ask($looking, 'SELECT hloom_is_coordinated(\'applied\')'),
+	't', 'nothing is configured on the subscriber');
+$node->safe_psql('postgres', 'SELECT hloom_configure(\'applied\', enabled => false)');
+$node->wait_for_catchup('sub');
+is(ask($looking, 'SELECT hloom_is_coordinated(\'applied\')'),
+	'f', 'options that arrive are seen by a session from before');
+$looking->quit;
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 $subscriber->stop;
 
@@ -129,6 +199,8 @@ for my $name (sort keys %call)
 	like($message, qr/HINT:.*shared_preload_libraries/, "not preloaded: $name says what to add");
 }
 is($node->safe_psql('postgres', $keys), 'later,mine', 'not preloaded: the table can be read');
+is($node->safe_psql('postgres', 'SELECT hloom_retry_describe(hloom_retry_linear(10, \'50 ms\'))'),
+	'linear step 50 ms, 10 retries', 'not preloaded: retry policies can be made');
 is((sql_error($node, $_))[0], '', "not preloaded: $_")
   for 'VACUUM hloom_leases', 'ANALYZE hloom_leases', 'VACUUM', 'SELECT * FROM pg_stat_all_tables',
   'SELECT pg_database_size(current_database())', 'SELECT pg_total_relation_size(\'hloom_leases\')';

@@ -25,7 +25,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   rounds make_node settings take
   wait_until wait_for_event wait_for_sql
-  sql_error start_sql finish_sql
+  sql_error state_of start_sql finish_sql
   session ask ask_error
   need_test_module error_lines
 );

@@ -11,3 +11,51 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_hit
 
 COMMENT ON FUNCTION hloom_test_hits(text) IS
 'how often this session passed the point';
+
+CREATE FUNCTION hloom_test_hold(provider_key text, lease interval DEFAULT '1 hour') RETURNS boolean
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_hold';
+
+COMMENT ON FUNCTION hloom_test_hold(text, interval) IS
+'lock provider "test": somebody else takes "{namespace}:lock:{key}"; false if it is taken';
+
+CREATE FUNCTION hloom_test_free(provider_key text) RETURNS boolean
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_free';
+
+COMMENT ON FUNCTION hloom_test_free(text) IS
+'lock provider "test": whoever holds the key does no more; whether somebody did';
+
+CREATE FUNCTION hloom_test_held() RETURNS bigint
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_held';
+
+COMMENT ON FUNCTION hloom_test_held() IS
+'lock provider "test": leases held now';
+
+CREATE FUNCTION hloom_test_fail(kind text, calls integer DEFAULT 1, applies boolean DEFAULT false, acquire_only boolean DEFAULT false) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_fail';
+
+COMMENT ON FUNCTION hloom_test_fail(text, integer, boolean, boolean) IS
+'lock provider "test": the next calls fail (none heals): unavailable, timeout, other, foreign are raised, reply-unavailable, reply-timeout, reply-other returned; applies: after they took effect';
+
+CREATE FUNCTION hloom_test_delay(delay interval) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_delay';
+
+COMMENT ON FUNCTION hloom_test_delay(interval) IS
+'lock provider "test": an acquire answers so much later, without a look at its deadline';
+
+CREATE FUNCTION hloom_test_calls(OUT operation text, OUT key text, OUT owner uuid, OUT result text, OUT bound interval) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_calls';
+
+COMMENT ON FUNCTION hloom_test_calls() IS
+'lock provider "test": calls in the order of their completion since the last look';
+
+CREATE FUNCTION hloom_test_register(which text) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_register';
+
+COMMENT ON FUNCTION hloom_test_register(text) IS
+'puts a provider of another interface version (foreign) or a second one named "test" (second) into the list';
+
+CREATE FUNCTION hloom_test_count(namespace text, stat integer, amount bigint) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_count';
+
+COMMENT ON FUNCTION hloom_test_count(text, integer, bigint) IS
+'adds to a counter of a namespace, as the lock would';

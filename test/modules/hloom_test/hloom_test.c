@@ -4,6 +4,7 @@
  *
  * hloom_lock looks for a function in a rendezvous variable at each point; loading this module puts
  * one there.  The declarations are repeated here, since the header that has them is not installed.
+ * Lock provider "test" is in test_provider.c.
  */
 #include "postgres.h"
 
@@ -34,6 +35,7 @@ static Action actions[lengthof(point_names)];
 static int64 hits[lengthof(point_names)];
 
 void		_PG_init(void);
+extern void test_provider_init(void);
 
 static bool
 at_point(int point)
@@ -90,8 +92,21 @@ hloom_test_hits(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(hits[find_name(PG_GETARG_TEXT_PP(0), point_names, lengthof(point_names))]);
 }
 
+PG_FUNCTION_INFO_V1(hloom_test_count);
+Datum
+hloom_test_count(PG_FUNCTION_ARGS)
+{
+	char	   *ns = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	void		(*add) (const char *name, int len, int stat, int64 amount);
+
+	add = load_external_function("hloom_lock", "hloom_stats_add", true, NULL);
+	add(ns, strlen(ns), PG_GETARG_INT32(1), PG_GETARG_INT64(2));
+	PG_RETURN_VOID();
+}
+
 void
 _PG_init(void)
 {
 	*find_rendezvous_variable(TEST_RENDEZVOUS) = (void *) at_point;
+	test_provider_init();
 }

@@ -1,0 +1,273 @@
+/*
+ * acquire.c
+ *	  The composed lock: attempts until granted, given up or failed.
+ *
+ * Adds to the attempt loop (attempts.c) what PostgreSQL knows: a wait that ends with cancel,
+ * timeouts, termination and the client's connection, lock_timeout, re-entrancy, and the counters.
+ * Nothing is held when an acquisition ends otherwise than granted.  Knows the provider contract
+ * and no SQL.
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "utils/timestamp.h"
+
+#include "acquire.h"
+#include "attempts.h"
+#include "calls.h"
+#include "compat.h"
+#include "errors.h"
+#include "lease_time.h"
+#include "nesting.h"
+#include "provider.h"
+#include "stats.h"
+
+/* While waiting, the client's connection is looked at so often, in microseconds. */
+#define CLIENT_CHECK USECS_PER_SEC
+
+static int64
+monotonic_now(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
+/*
+ * Ends the session if its client is gone, at the next look at interrupts.
+ */
+static void
+check_client(void)
+{
+	static int64 checked_at = 0;
+	int64		now = monotonic_now();
+
+	if (now - checked_at < CLIENT_CHECK || MyProcPort == NULL || whereToSendOutput != DestRemote)
+		return;
+	checked_at = now;
+	if (!pq_check_connection())
+	{
+		ClientConnectionLost = true;
+		InterruptPending = true;
+	}
+}
+
+/*
+ * Waits so many microseconds.  Lets interrupts in, at the beginning and at the end, too.
+ */
+static void
+sleep_for(int64 usec)
+{
+	int64		end = monotonic_now() + usec;
+	int64		left;
+
+	CHECK_FOR_INTERRUPTS();
+	while ((left = end - monotonic_now()) > 0)
+	{
+		long		timeout = (Min(left, CLIENT_CHECK) + 999) / 1000;
+
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		check_client();
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static double
+random_share(void)
+{
+	return pg_prng_double(&pg_global_prng_state);
+}
+
+static const HloomClock system_clock = {
+	.now = monotonic_now,
+	.sleep = sleep_for,
+	.share = random_share
+};
+
+typedef struct Acquiring
+{
+	HloomAcquisition *acquisition;
+	const char *cause;
+} Acquiring;
+
+static HloomReply
+attempt(HloomAttempts *run)
+{
+	Acquiring  *acquiring = (Acquiring *) run->state;
+	HloomAcquisition *acquisition = acquiring->acquisition;
+	HloomCall  *call = &acquisition->call;
+
+	call->requested_at = GetCurrentTimestamp();
+	call->deadline = hloom_time_add(call->requested_at, call->lease);
+	call->wait_until = run->max_wait <= 0 ? 0 :
+		hloom_time_add(call->requested_at, run->max_wait - run->waited);
+	memset(&acquisition->grant, 0, sizeof(acquisition->grant));
+	return hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
+								   &acquiring->cause);
+}
+
+static HloomCourse
+course_of(const HloomAcquisition *acquisition, const char *cause)
+{
+	HloomCourse course = {
+		.name = &acquisition->call.name,
+		.waited = acquisition->waited,
+		.attempts = acquisition->attempts,
+		.cause = cause
+	};
+
+	return course;
+}
+
+static void
+count(const HloomAcquisition *acquisition, HloomStat outcome, HloomStat time)
+{
+	const HloomKey *name = &acquisition->call.name;
+
+	hloom_stats_add(name->ns, name->ns_len, outcome, 1);
+	hloom_stats_add(name->ns, name->ns_len, time, acquisition->waited);
+}
+
+/*
+ * The acquisition ends without an answer of the provider.
+ */
+static void
+fail(const HloomAcquisition *acquisition, HloomReply reply, bool late, const char *cause)
+{
+	HloomCourse course = course_of(acquisition,
+								   late ? "the grant came after the lease had run out" : cause);
+
+	count(acquisition, HLOOM_STAT_UNAVAILABLE, HLOOM_STAT_UNAVAILABLE_TIME);
+	hloom_error_reply(reply, &course);
+}
+
+/*
+ * Whether the acquisition gave up because of lock_timeout, and would have gone on without it.
+ */
+static bool
+ended_by_lock_timeout(const HloomAcquisition *acquisition, const HloomAttempts *run)
+{
+	int64		delay;
+
+	return run->max_wait != acquisition->max_wait &&
+		hloom_retry_next(&acquisition->retry, run->made, run->waited, acquisition->max_wait, 0,
+						 &delay);
+}
+
+/*
+ * Whether the namespace has got another provider while this one was asked.  Gives the grant back
+ * then: others do not see it.
+ */
+static bool
+was_moved(HloomAcquisition *acquisition)
+{
+	const HloomKey *name = &acquisition->call.name;
+	const char *now = hloom_options_provider(name->ns, name->ns_len);
+
+	if (strcmp(now, acquisition->provider->name) == 0)
+		return false;
+	hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+	acquisition->provider = hloom_provider_require(now);
+	return true;
+}
+
+/*
+ * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
+ * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
+ * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
+ * lock_timeout, and what interrupts raise; nothing is held then.
+ */
+bool
+hloom_acquire(HloomAcquisition *acquisition)
+{
+	Acquiring	acquiring = {.acquisition = acquisition};
+	HloomAttempts run = {
+		.clock = &system_clock,
+		.retry = &acquisition->retry,
+		.lease = acquisition->call.lease,
+		.max_wait = acquisition->max_wait,
+		.attempt = attempt,
+		.state = &acquiring
+	};
+	int64		lock_timeout = (int64) LockTimeout * 1000;
+	HloomReply	reply;
+
+	if (lock_timeout > 0 && (run.max_wait == HLOOM_NO_BOUND || run.max_wait > lock_timeout))
+		run.max_wait = lock_timeout;
+	acquisition->provider = hloom_provider_require(acquisition->options.provider);
+	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
+		hloom_error_reentrancy(&acquisition->call.name);
+
+	do
+		reply = hloom_attempts_run(&run);
+	while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
+	acquisition->attempts = run.made;
+	acquisition->waited = run.waited;
+	if (likely(reply == HLOOM_YES))
+	{
+		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
+		return true;
+	}
+	if (run.late)
+		hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+	if (reply != HLOOM_NO)
+		fail(acquisition, reply, run.late, acquiring.cause);
+	count(acquisition, HLOOM_STAT_NOT_ACQUIRED, HLOOM_STAT_NOT_ACQUIRED_TIME);
+	if (ended_by_lock_timeout(acquisition, &run))
+	{
+		HloomCourse course = course_of(acquisition, NULL);
+
+		hloom_error_busy(&course, &acquisition->grant, true);
+	}
+	return false;
+}
+
+/*
+ * Raises 55P03 for an acquisition that hloom_acquire returned false for.
+ */
+void
+hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
+{
+	HloomCourse course = course_of(acquisition, NULL);
+
+	hloom_error_busy(&course, &acquisition->grant, false);
+}
+
+/*
+ * Gives back a lease that hloom_acquire granted.  Warns when it was lost meanwhile or when that is
+ * not known; raises what interrupts and a broken store raise.
+ */
+void
+hloom_acquire_give_back(HloomAcquisition *acquisition)
+{
+	HloomCall  *call = &acquisition->call;
+	HloomCourse course = {.name = &call->name,.attempts = 1};
+	HloomReply	reply;
+
+	call->requested_at = GetCurrentTimestamp();
+	call->deadline = hloom_time_add(call->requested_at, acquisition->options.default_lease);
+	reply = hloom_calls_release(acquisition->provider, call, &course.cause);
+	if (reply == HLOOM_YES)
+		return;
+	if (reply != HLOOM_NO)
+	{
+		course.waited = GetCurrentTimestamp() - call->requested_at;
+		hloom_error_warn_release(&course);
+		return;
+	}
+	hloom_stats_add(call->name.ns, call->name.ns_len, HLOOM_STAT_LOST, 1);
+	ereport(WARNING,
+			(errcode(HLOOM_ERRCODE_LOST),
+			 errmsg("LockLeaseLost: the lease ended before the action did"),
+			 errdetail_internal("%s", hloom_error_detail(&course)),
+			 errhint("Another owner may have worked at the same time; use a longer lease.")));
+}

@@ -1,0 +1,31 @@
+/*
+ * acquire.h
+ *	  The composed lock: attempts until granted, given up or failed.
+ */
+#ifndef HLOOM_ACQUIRE_H
+#define HLOOM_ACQUIRE_H
+
+#include "hloom.h"
+#include "options.h"
+#include "retry.h"
+
+typedef struct HloomAcquisition
+{
+	/* Set by the caller: in call all but the clocks. */
+	HloomCall	call;
+	HloomOptions options;
+	HloomRetry	retry;
+	int64		max_wait;		/* microseconds, <= 0 for one attempt, or HLOOM_NO_BOUND */
+
+	/* Set by hloom_acquire(). */
+	const HloomProvider *provider;
+	HloomGrant	grant;
+	int64		attempts;		/* calls of the provider */
+	int64		waited;			/* microseconds since the acquisition began */
+} HloomAcquisition;
+
+extern bool hloom_acquire(HloomAcquisition *acquisition);
+pg_noreturn extern void hloom_acquire_raise_busy(const HloomAcquisition *acquisition);
+extern void hloom_acquire_give_back(HloomAcquisition *acquisition);
+
+#endif							/* HLOOM_ACQUIRE_H */

@@ -1,0 +1,188 @@
+/*
+ * calls.c
+ *	  Calls of a provider, contained where it may raise, and the clean-up after an attempt.
+ *
+ * An exact provider (the lease table) is called as it is: whatever it answers, it has left nothing
+ * behind.  Any other is called in a subtransaction of its own, so that its error becomes a failure
+ * reply and the transaction can still make the clean-up release.  Which attempts get one: those
+ * that may have been granted without anybody knowing, that is all that failed but for "nothing
+ * can have reached the store" (LL002), and grants that came too late.
+ *
+ * Knows no SQL and no retries.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "calls.h"
+#include "compat.h"
+#include "errors.h"
+#include "lease_time.h"
+#include "stats.h"
+
+/* A clean-up release takes no longer, in microseconds. */
+#define CLEAN_UP_TIME (5 * USECS_PER_SEC)
+
+typedef enum Operation
+{
+	TRY_ACQUIRE,
+	RELEASE,
+	EXTEND,
+	IS_HELD
+} Operation;
+
+static HloomReply
+make_call(Operation operation, const HloomProvider *provider, const HloomCall *call,
+		  HloomGrant *grant)
+{
+	switch (operation)
+	{
+		case TRY_ACQUIRE:
+			return provider->try_acquire(call, grant);
+		case RELEASE:
+			return provider->release(call);
+		case EXTEND:
+			return provider->extend(call, grant);
+		case IS_HELD:
+			return provider->is_held(call, grant);
+	}
+	pg_unreachable();
+}
+
+static HloomReply
+reply_of_error(const ErrorData *error)
+{
+	if (error->sqlerrcode == HLOOM_ERRCODE_UNAVAILABLE)
+		return HLOOM_UNAVAILABLE;
+	if (error->sqlerrcode == HLOOM_ERRCODE_TIMEOUT)
+		return HLOOM_TIMEOUT;
+	return HLOOM_FAILURE;
+}
+
+/*
+ * Makes a call in a subtransaction.  An error becomes a reply and its message the cause.  A
+ * cancelled call is HLOOM_FAILURE, too, with the error in cancelled.
+ */
+static HloomReply
+contained(Operation operation, const HloomProvider *provider, const HloomCall *call,
+		  HloomGrant *grant, const char **cause, ErrorData **cancelled)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile HloomReply reply = HLOOM_FAILURE;
+
+	*cancelled = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		reply = make_call(operation, provider, call, grant);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			*cancelled = error;
+		reply = reply_of_error(error);
+		*cause = error->message;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return reply;
+}
+
+static HloomReply
+checked(Operation operation, const HloomProvider *provider, const HloomCall *call,
+		HloomGrant *grant, const char **cause)
+{
+	ErrorData  *cancelled;
+	HloomReply	reply;
+
+	*cause = NULL;
+	if (likely(provider->exact))
+		return make_call(operation, provider, call, grant);
+	reply = contained(operation, provider, call, grant, cause, &cancelled);
+	if (operation == TRY_ACQUIRE && (reply == HLOOM_TIMEOUT || reply == HLOOM_FAILURE))
+		hloom_calls_clean_up(provider, call);
+	if (cancelled)
+		ReThrowError(cancelled);
+	return reply;
+}
+
+/*
+ * Asks for a grant.  Of a reply that is no YES nothing is left held, as far as can be known.
+ * cause is the provider's message if it raised an error, else NULL.  Raises 57014, and what an
+ * exact provider raises.
+ */
+HloomReply
+hloom_calls_try_acquire(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
+						const char **cause)
+{
+	return checked(TRY_ACQUIRE, provider, call, grant, cause);
+}
+
+/*
+ * Asks for a release.  Cause and errors as above.
+ */
+HloomReply
+hloom_calls_release(const HloomProvider *provider, const HloomCall *call, const char **cause)
+{
+	return checked(RELEASE, provider, call, NULL, cause);
+}
+
+/*
+ * Asks for a new end.  Cause and errors as above.
+ */
+HloomReply
+hloom_calls_extend(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
+				   const char **cause)
+{
+	return checked(EXTEND, provider, call, grant, cause);
+}
+
+/*
+ * Asks whether the owner holds the key.  Cause and errors as above.
+ */
+HloomReply
+hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
+					const char **cause)
+{
+	return checked(IS_HELD, provider, call, grant, cause);
+}
+
+/*
+ * The clean-up release after an attempt that nobody will hear of: one release with the attempt's
+ * owner, bounded by the lease and by five seconds, counted by its outcome.  Does not raise for
+ * what the provider does.
+ */
+void
+hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
+{
+	HloomCall	release = *call;
+	const char *cause = NULL;
+	ErrorData  *cancelled;
+	HloomReply	reply;
+
+	release.requested_at = GetCurrentTimestamp();
+	release.deadline = hloom_time_add(release.requested_at, Min(call->lease, CLEAN_UP_TIME));
+	reply = contained(RELEASE, provider, &release, NULL, &cause, &cancelled);
+	hloom_stats_add(call->name.ns, call->name.ns_len,
+					reply == HLOOM_YES ? HLOOM_STAT_ORPHAN_RELEASED :
+					reply == HLOOM_NO ? HLOOM_STAT_ORPHAN_ABSENT : HLOOM_STAT_ORPHAN_FAILED, 1);
+	ereport(DEBUG1,
+			(errmsg_internal("LockOrphanRelease: clean-up release of key \"%s\": %s",
+							 pnstrdup(call->name.key, call->name.key_len),
+							 reply == HLOOM_YES ? "released" :
+							 reply == HLOOM_NO ? "absent" : "failed"),
+			 cause ? errdetail_internal("%s", cause) : 0));
+}

@@ -1,0 +1,259 @@
+/*
+ * sql_execute.c
+ *	  The SQL functions that run an action under a lease.
+ *
+ * Order: what the place forbids, the arguments, what can be told of the action without a lock,
+ * then the lease, then the action.  The action runs in a subtransaction, so that after its error
+ * the transaction is usable: the lease is given back there, and the same error raised again.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/resowner.h"
+
+#include "acquire.h"
+#include "action.h"
+#include "compat.h"
+#include "errors.h"
+#include "nesting.h"
+#include "sql_args.h"
+
+PG_FUNCTION_INFO_V1(hloom_sql_execute);
+PG_FUNCTION_INFO_V1(hloom_sql_query);
+PG_FUNCTION_INFO_V1(hloom_sql_query_json);
+
+/* Places of the arguments after namespace and key. */
+enum
+{
+	ARG_ACTION = 2,
+	ARG_ARGS,
+	FIRST_OPTION
+};
+
+/*
+ * Left out, the scope will be "transaction", which allows what scope lease does not.
+ */
+static void
+check_default_scope(FunctionCallInfo fcinfo)
+{
+	int			auto_extend = FIRST_OPTION + HLOOM_ARG_AUTO_EXTEND;
+	int			on_lost = FIRST_OPTION + HLOOM_ARG_ON_LOST;
+
+	if (!PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE))
+		return;
+	if (!PG_ARGISNULL(auto_extend) && PG_GETARG_BOOL(auto_extend))
+		hloom_error_not_built("auto_extend");
+	if (!PG_ARGISNULL(on_lost) &&
+		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(on_lost)), "cancel") == 0)
+		hloom_error_not_built("on_lost \"cancel\"");
+}
+
+/*
+ * Takes the arguments of the action.  Raises 22004 and what hloom_action_check() raises.
+ */
+static void
+take_action(HloomAction *action, FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(ARG_ACTION))
+		hloom_error_null("action");
+	action->text = text_to_cstring(PG_GETARG_TEXT_PP(ARG_ACTION));
+	if (!PG_ARGISNULL(ARG_ARGS))
+		action->args = PG_GETARG_ARRAYTYPE_P(ARG_ARGS);
+	hloom_action_check(action);
+}
+
+/*
+ * What the last owner of the key wrote must be visible to the action.
+ */
+static void
+check_isolation(const char *function)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s cannot be used at this isolation level", function),
+				 errdetail("The action would not see what the last owner of the key wrote."),
+				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
+}
+
+/*
+ * Back to what was current before the subtransaction, after it was released or rolled back.
+ */
+static void
+resume(MemoryContext context, ResourceOwner owner)
+{
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+/*
+ * Rolls the subtransaction back and returns the error that ended it, palloc'd in "context".
+ */
+static ErrorData *
+roll_back(MemoryContext context, ResourceOwner owner)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	RollbackAndReleaseCurrentSubTransaction();
+	resume(context, owner);
+	return error;
+}
+
+/*
+ * Gives the lease back, in the one place where that is done: at the end of the call, and so before
+ * the transaction commits and others see what the action wrote.
+ *
+ * "failed": the action raised an error, which nothing may mask.  In a subtransaction, so that an
+ * error in here becomes a warning; an interrupt stays one, unless the action's error is raised.
+ */
+static void
+give_back(HloomAcquisition *acquisition, bool failed)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		hloom_acquire_give_back(acquisition);
+		ReleaseCurrentSubTransaction();
+		resume(context, owner);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error = roll_back(context, owner);
+		HloomCourse course = {
+			.name = &acquisition->call.name,
+			.waited = GetCurrentTimestamp() - acquisition->call.requested_at,
+			.attempts = 1
+		};
+
+		if (!failed &&
+			ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("LockReleaseFailed: %s, the lease may be held until its end",
+						error->message),
+				 errdetail_internal("%s", hloom_error_detail(&course))));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Runs the action under the lease and returns its number of rows.  Passes its error on unchanged.
+ */
+static uint64
+run_locked(HloomAcquisition *acquisition, const HloomAction *action)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	HloomNesting nesting;
+	ErrorData  *volatile error = NULL;
+	volatile uint64 rows = 0;
+
+	if (!hloom_acquire(acquisition))
+		hloom_acquire_raise_busy(acquisition);
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	hloom_nesting_enter(&nesting, &acquisition->call.name);
+	PG_TRY();
+	{
+		rows = hloom_action_run(action);
+		ReleaseCurrentSubTransaction();
+		resume(context, owner);
+		hloom_nesting_leave(&nesting);
+	}
+	PG_CATCH();
+	{
+		/* Before anything that may raise: the frame lives on this stack. */
+		hloom_nesting_leave(&nesting);
+		error = roll_back(context, owner);
+	}
+	PG_END_TRY();
+
+	give_back(acquisition, error != NULL);
+	if (error != NULL)
+		ReThrowError(error);
+	return rows;
+}
+
+/*
+ * All three functions, but for where the rows go.
+ */
+static uint64
+execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
+{
+	HloomAcquisition acquisition = {0};
+
+	hloom_args_require(function, true);
+	check_default_scope(fcinfo);
+	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, true);
+	take_action(action, fcinfo);
+	check_isolation(function);
+
+	if (!acquisition.options.enabled)
+	{
+		hloom_error_warn_disabled(&acquisition.call.name);
+		return hloom_action_run(action);
+	}
+	return run_locked(&acquisition, action);
+}
+
+/*
+ * SQL: hloom_execute_with_lock(...).
+ */
+Datum
+hloom_sql_execute(PG_FUNCTION_ARGS)
+{
+	HloomAction action = {0};
+
+	PG_RETURN_INT64((int64) execute(fcinfo, &action, "hloom_execute_with_lock()"));
+}
+
+/*
+ * The tuplestore is the caller's, made before the subtransaction, and outlives it.
+ */
+static Datum
+query(FunctionCallInfo fcinfo, bool json, const char *function)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	HloomAction action = {.json = json};
+
+	if (result != NULL && IsA(result, ReturnSetInfo) && result->expectedDesc == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function returning record called in context"
+						" that cannot accept type record")));
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	action.rows = result->setResult;
+	action.desc = result->setDesc;
+	execute(fcinfo, &action, function);
+	return (Datum) 0;
+}
+
+/*
+ * SQL: hloom_query_with_lock(...).
+ */
+Datum
+hloom_sql_query(PG_FUNCTION_ARGS)
+{
+	return query(fcinfo, false, "hloom_query_with_lock()");
+}
+
+/*
+ * SQL: hloom_query_with_lock_json(...).
+ */
+Datum
+hloom_sql_query_json(PG_FUNCTION_ARGS)
+{
+	return query(fcinfo, true, "hloom_query_with_lock_json()");
+}

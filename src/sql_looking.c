@@ -1,0 +1,269 @@
+/*
+ * sql_looking.c
+ *	  SQL: who holds what, and whether locks can be taken: hloom_locks(), hloom_health().
+ *
+ * Both ask the providers and know no store.  Whoever may use a namespace sees its leases, without
+ * their owners; nothing else of a lease is secret among those who could take it.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "errors.h"
+#include "lease_key.h"
+#include "lease_time.h"
+#include "options.h"
+#include "provider.h"
+#include "shmem.h"
+
+PG_FUNCTION_INFO_V1(hloom_sql_locks);
+PG_FUNCTION_INFO_V1(hloom_sql_health);
+
+enum
+{
+	LOCK_NAMESPACE,
+	LOCK_KEY,
+	LOCK_HOLDER,
+	LOCK_APPLICATION,
+	LOCK_STATE,
+	LOCK_HELD_FOR,
+	LOCK_REMAINING,
+	LOCK_FREED_BY,
+	LOCK_FENCE,
+	LOCK_HOLDER_PID,
+	LOCK_NOTE,
+	LOCK_COLUMNS
+};
+
+enum
+{
+	HEALTH_PROVIDER,
+	HEALTH_HEALTHY,
+	HEALTH_DETAIL,
+	HEALTH_LATENCY,
+	HEALTH_COLUMNS
+};
+
+/* Bytes of what a provider tells about itself. */
+#define TOLD 256
+
+typedef struct HloomLooking
+{
+	ReturnSetInfo *result;
+	MemoryContext row_context;	/* reset with each row */
+	TimestampTz now;
+	bool		sees_all;
+} HloomLooking;
+
+static Datum
+text_datum(const char *s, int len)
+{
+	return PointerGetDatum(cstring_to_text_with_len(s, len));
+}
+
+/*
+ * What else than the owner's release gives the key free.
+ */
+static const char *
+freed_by(HloomScope scope)
+{
+	switch (scope)
+	{
+		case HLOOM_SCOPE_LEASE:
+			return "its end";
+		case HLOOM_SCOPE_SESSION:
+			return "backend exit";
+		case HLOOM_SCOPE_TRANSACTION:
+			return "transaction end";
+	}
+	return "its end";
+}
+
+/*
+ * Visit: adds a lease's row, if the user may see it.
+ */
+static void
+add_lease(const HloomLease *lease, void *arg)
+{
+	HloomLooking *looking = (HloomLooking *) arg;
+	MemoryContext old = MemoryContextSwitchTo(looking->row_context);
+	Datum		values[LOCK_COLUMNS] = {0};
+	bool		nulls[LOCK_COLUMNS] = {0};
+	char	   *role;
+
+	MemoryContextReset(looking->row_context);
+	if (!looking->sees_all && !hloom_options_may_use(lease->name.ns, lease->name.ns_len))
+	{
+		MemoryContextSwitchTo(old);
+		return;
+	}
+	role = GetUserNameFromId(lease->holder_role, true);
+	values[LOCK_NAMESPACE] = text_datum(lease->name.ns, lease->name.ns_len);
+	values[LOCK_KEY] = text_datum(lease->name.key, lease->name.key_len);
+	nulls[LOCK_HOLDER] = role == NULL;
+	if (role)
+		values[LOCK_HOLDER] = CStringGetTextDatum(role);
+	values[LOCK_APPLICATION] = text_datum(lease->application, lease->application_len);
+	values[LOCK_STATE] = CStringGetTextDatum("held");
+	values[LOCK_HELD_FOR] =
+		IntervalPGetDatum(hloom_time_to_interval(Max(looking->now - lease->granted_at, 0)));
+	values[LOCK_REMAINING] =
+		IntervalPGetDatum(hloom_time_to_interval(Max(lease->expires_at - looking->now, 0)));
+	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(lease->scope));
+	values[LOCK_FENCE] = Int64GetDatum(lease->fence);
+	nulls[LOCK_HOLDER_PID] = lease->holder_pid == 0;
+	values[LOCK_HOLDER_PID] = Int32GetDatum(lease->holder_pid);
+	nulls[LOCK_NOTE] = lease->note_len == 0;
+	values[LOCK_NOTE] = text_datum(lease->note, lease->note_len);
+	tuplestore_putvalues(looking->result->setResult, looking->result->setDesc, values, nulls);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * SQL: hloom_locks().  Raises LL003 when a store does not answer, 55000 without the extension.
+ */
+Datum
+hloom_sql_locks(PG_FUNCTION_ARGS)
+{
+	HloomLooking looking = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
+
+	InitMaterializedSRF(fcinfo, 0);
+	looking.row_context = AllocSetContextCreate(CurrentMemoryContext, "hloom_lock row",
+												ALLOCSET_SMALL_SIZES);
+	looking.now = GetCurrentTimestamp();
+	looking.sees_all = has_privs_of_role(GetUserId(), ROLE_PG_MONITOR);
+	for (const HloomProvider *at = hloom_provider_next(NULL); at; at = hloom_provider_next(at))
+		if (at->list && !at->list(add_lease, &looking))
+			ereport(ERROR,
+					(errcode(HLOOM_ERRCODE_TIMEOUT),
+					 errmsg("lock provider \"%s\" did not answer in time", at->name),
+					 errhint("hloom_health() tells who is in the way.")));
+	MemoryContextDelete(looking.row_context);
+	return (Datum) 0;
+}
+
+/*
+ * Lets the provider check its store.  What it raises becomes a bad result with the message, but
+ * for the end of the statement.
+ */
+static bool
+check_contained(const HloomProvider *provider, char *told)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool good = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		good = provider->check(told, TOLD);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		strlcpy(told, error->message, TOLD);
+		FreeErrorData(error);
+		good = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return good;
+}
+
+/*
+ * Why no lock can be taken here whatever the store says, or NULL.
+ */
+static const char *
+obstacle(void)
+{
+	if (RecoveryInProgress())
+		return "the server is a standby, locks are taken on the primary";
+	if (hloom_shared == NULL)
+		return "hloom_lock is not in shared_preload_libraries";
+	return NULL;
+}
+
+static void
+add_health(ReturnSetInfo *result, const HloomProvider *provider)
+{
+	const char *reason = obstacle();
+	char		told[TOLD] = "nothing to probe";
+	Datum		values[HEALTH_COLUMNS] = {0};
+	bool		nulls[HEALTH_COLUMNS] = {0};
+	instr_time	began;
+	instr_time	took;
+
+	values[HEALTH_PROVIDER] = CStringGetTextDatum(provider->name);
+	values[HEALTH_HEALTHY] = BoolGetDatum(reason == NULL);
+	nulls[HEALTH_LATENCY] = true;
+	if (reason == NULL && provider->check)
+	{
+		INSTR_TIME_SET_CURRENT(began);
+		values[HEALTH_HEALTHY] = BoolGetDatum(check_contained(provider, told));
+		INSTR_TIME_SET_CURRENT(took);
+		INSTR_TIME_SUBTRACT(took, began);
+		nulls[HEALTH_LATENCY] = false;
+		values[HEALTH_LATENCY] =
+			IntervalPGetDatum(hloom_time_to_interval(INSTR_TIME_GET_MICROSEC(took)));
+	}
+	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : told);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * SQL: hloom_health(namespace).  Each provider, or the one of a namespace.  Raises 22023 for a bad
+ * namespace and 42704 for one whose provider does not exist; a store that does not answer is a
+ * row.
+ */
+Datum
+hloom_sql_health(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *wanted = NULL;
+	bool		found = false;
+
+	if (!PG_ARGISNULL(0))
+	{
+		text	   *ns = PG_GETARG_TEXT_PP(0);
+		HloomOptions options;
+
+		hloom_key_check_namespace(VARDATA_ANY(ns), VARSIZE_ANY_EXHDR(ns), false);
+		hloom_options_of(&options, VARDATA_ANY(ns), VARSIZE_ANY_EXHDR(ns));
+		wanted = pstrdup(options.provider);
+	}
+	InitMaterializedSRF(fcinfo, 0);
+	for (const HloomProvider *at = hloom_provider_next(NULL); at; at = hloom_provider_next(at))
+		if (wanted == NULL || strcmp(wanted, at->name) == 0)
+		{
+			add_health(result, at);
+			found = true;
+		}
+	if (!found)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("lock provider \"%s\" does not exist", wanted)));
+	return (Datum) 0;
+}
