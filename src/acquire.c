@@ -106,6 +106,7 @@ attempt(HloomAttempts *run)
 	HloomAcquisition *acquisition = acquiring->acquisition;
 	HloomCall  *call = &acquisition->call;
 
+	CHECK_FOR_INTERRUPTS();
 	call->requested_at = GetCurrentTimestamp();
 	call->deadline = hloom_time_add(call->requested_at, call->lease);
 	call->wait_until = run->max_wait <= 0 ? 0 :
@@ -219,6 +220,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	}
 	if (run.late)
 		hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+	CHECK_FOR_INTERRUPTS();
 	if (reply != HLOOM_NO)
 		fail(acquisition, reply, run.late, acquiring.cause);
 	count(acquisition, HLOOM_STAT_NOT_ACQUIRED, HLOOM_STAT_NOT_ACQUIRED_TIME);

@@ -204,7 +204,7 @@ extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 {
 	HloomCall	call;
 	HloomOptions options;
-	HloomGrant	grant;
+	HloomGrant	grant = {0};
 	HloomCourse course;
 	const char *cause;
 	int64		lease;
@@ -226,7 +226,8 @@ extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 		case HLOOM_YES:
 			if (grant.capped)
 				hloom_time_notice_cap(options.max_lease);
-			PG_RETURN_BOOL(true);
+			/* An answer as late as its own lease is long comes after the end of it. */
+			PG_RETURN_BOOL(GetCurrentTimestamp() - call.requested_at < grant.lease);
 		case HLOOM_NO:
 			PG_RETURN_BOOL(false);
 		default:

@@ -57,6 +57,9 @@ typedef struct HloomStatsTable
 /* This process's address of it, set when it attaches to shared memory. */
 static HloomStatsTable *table = NULL;
 
+/* Where this process counted last; never the overflow.  Most count one namespace only. */
+static HloomStatsPlace *last_place = NULL;
+
 /*
  * Returns the bytes of shared memory needed.
  */
@@ -92,6 +95,13 @@ hloom_stats_start(void *memory, bool found)
 		init_place(&table->places[i]);
 }
 
+static bool
+is_place_of(const HloomStatsPlace *place, const char *ns, int ns_len)
+{
+	return place->database == MyDatabaseId && place->ns_len == ns_len &&
+		memcmp(place->ns, ns, ns_len) == 0;
+}
+
 /*
  * Returns the namespace's place, or the free one where the search for it ended.  There always is
  * one: half of the places stay free.
@@ -110,8 +120,7 @@ find_place(const char *ns, int ns_len, uint64 hash, bool *found)
 		if (taken != hash)
 			continue;
 		pg_read_barrier();
-		if (place->database == MyDatabaseId && place->ns_len == ns_len &&
-			memcmp(place->ns, ns, ns_len) == 0)
+		if (is_place_of(place, ns, ns_len))
 			return place;
 	}
 }
@@ -147,6 +156,23 @@ add_place(const char *ns, int ns_len, uint64 hash)
 	return place;
 }
 
+static HloomStatsPlace *
+look_up(const char *ns, int ns_len)
+{
+	HloomStatsPlace *place;
+	uint64		hash = hash_bytes_extended((const unsigned char *) ns, ns_len, MyDatabaseId);
+	bool		found;
+
+	if (unlikely(hash == 0))
+		hash = 1;
+	place = find_place(ns, ns_len, hash, &found);
+	if (unlikely(!found))
+		place = add_place(ns, ns_len, hash);
+	if (place != &table->overflow)
+		last_place = place;
+	return place;
+}
+
 /*
  * Adds to a counter of a checked namespace of this database.  amount is not negative.  The library
  * is preloaded.  Raises nothing.
@@ -154,16 +180,11 @@ add_place(const char *ns, int ns_len, uint64 hash)
 void
 hloom_stats_add(const char *ns, int ns_len, HloomStat stat, int64 amount)
 {
-	HloomStatsPlace *place;
-	uint64		hash = hash_bytes_extended((const unsigned char *) ns, ns_len, MyDatabaseId);
-	bool		found;
+	HloomStatsPlace *place = last_place;
 
 	Assert(amount >= 0 && ns_len > 0 && ns_len <= HLOOM_MAX_NAMESPACE);
-	if (unlikely(hash == 0))
-		hash = 1;
-	place = find_place(ns, ns_len, hash, &found);
-	if (unlikely(!found))
-		place = add_place(ns, ns_len, hash);
+	if (place == NULL || !is_place_of(place, ns, ns_len))
+		place = look_up(ns, ns_len);
 	pg_atomic_fetch_add_u64(&place->counts[stat], amount);
 }
 

@@ -130,6 +130,9 @@ SELECT count(*) FROM hloom_leases WHERE namespace = 'acquire' AND key = 'b';
 SET statement_timeout = '300 ms';
 SELECT hl.state($$SELECT 1$$), count(*) FROM hloom_acquire('acquire', 'a', max_wait => '1 h',
 	retry => hloom_retry_interval(1000, '1 min'));
+-- So it does one without waits between the attempts.
+SELECT hl.state($$SELECT 1$$), count(*) FROM hloom_acquire('acquire', 'a', max_wait => '1 h',
+	retry => hloom_retry_immediate(1000000));
 RESET statement_timeout;
 -- lock_timeout counts from the start of the wait.  A wait that would pass it is not begun.
 SET lock_timeout = '300 ms';

@@ -70,7 +70,7 @@ FROM hloom_try_acquire('calls', 'again', '10 s', owner => hl.owner(1));
 SELECT count(*), bool_and(lease = '10 s') AS shortened FROM hloom_leases
 WHERE namespace = 'calls' AND key = 'again';
 
--- Release: true, then false; false for another owner, whose call changes nothing.
+-- item 88: release is true, then false; item 66: false for another owner, whose call changes nothing.
 SELECT hloom_release('calls', 'again', hl.owner(2)) AS other;
 SELECT hloom_is_held('calls', 'again', hl.owner(1)) AS still_held;
 SELECT hloom_release('calls', 'again', hl.owner(1)) AS released,

@@ -1,5 +1,5 @@
--- Actions under a lease: hloom_execute_with_lock and its two siblings that return rows.  Numbers in
--- brackets are those of the reference's checklist.  Each group ends with a look for leases left.
+-- Actions under a lease: hloom_execute_with_lock and its two siblings that return rows.  Items are
+-- those of the checklist of the lock's semantics.  Each group ends with a look for leases left.
 \pset null '(null)'
 CREATE SCHEMA execute;
 SET search_path = execute, public;
@@ -18,7 +18,7 @@ CREATE FUNCTION act(action text, args text[] DEFAULT NULL) RETURNS text LANGUAGE
 		args))
 $$;
 
--- The number of rows processed, and the lease is gone. [20]
+-- The number of rows processed, and the lease is gone. (item 20)
 SELECT action, hloom_execute_with_lock('execute', 'k', action) AS rows FROM unnest(ARRAY[
 	$$SELECT 1$$,
 	$$SELECT FROM generate_series(1, 3)$$,
@@ -49,13 +49,13 @@ SELECT action, hloom_execute_with_lock('execute', 'k', action) AS rows FROM unne
 TABLE t ORDER BY id;
 SELECT count(*) FROM hloom_leases;
 
--- While the action runs the lease is there, with what the call asked for. [17]
+-- While the action runs the lease is there, with what the call asked for. (item 17)
 SELECT * FROM hloom_query_with_lock('execute', 'k',
 	$$SELECT namespace, key, owner = hl.owner(1), lease, scope, note,
 		holder_pid = pg_backend_pid() FROM hloom_leases$$,
 	lease => '7 s', owner => hl.owner(1), note => 'nightly')
 	AS (namespace text, key text, owner bool, lease interval, scope text, note text, mine bool);
--- A lease above the maximum is capped. [29]
+-- A lease above the maximum is capped. (item 29)
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT lease FROM hloom_leases',
 	lease => '1 day') AS (lease interval);
 -- Held by another owner: contention, past the policy or max_wait, and the action never runs.
@@ -67,7 +67,7 @@ SELECT * FROM hloom_query_with_lock('execute', 'busy', 'INSERT INTO t VALUES (50
 SELECT hloom_query_with_lock_json('execute', 'busy', 'INSERT INTO t VALUES (50) RETURNING id',
 	max_wait => '-1 day');
 \set VERBOSITY default
--- The owner's own token is no contention: the lease becomes the call's, and ends with it. [93]
+-- The owner's own token is no contention: the lease becomes the call's, and ends with it. (item 93)
 SELECT hloom_execute_with_lock('execute', 'busy', 'SELECT 1', owner => hl.owner(1));
 SELECT count(*) FROM t WHERE id = 50;
 SELECT count(*) FROM hloom_leases;
@@ -81,7 +81,7 @@ SELECT hloom_execute_with_lock('execute', 'k', 'INSERT INTO t VALUES (7)') AS in
 	hloom_execute_with_lock('execute', 'k', 'DELETE FROM t WHERE id = 7') AS deleted;
 
 -- The action's own error is passed on unchanged: each field is that of the same statement without
--- the lock. [21]
+-- the lock. (item 21)
 CREATE FUNCTION fails() RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE 'own message' USING ERRCODE = 'ZZ042', DETAIL = 'own detail', HINT = 'own hint',
@@ -154,7 +154,7 @@ SELECT hl.state($$SELECT hloom_execute_with_lock(NULL, 'k', 'SELECT 1')$$),
 	hl.state($$SELECT hloom_execute_with_lock('execute', NULL, 'SELECT 1')$$),
 	hl.state($$SELECT hloom_execute_with_lock('Execute', 'k', 'SELECT 1')$$),
 	hl.state($$SELECT hloom_execute_with_lock('execute', 'a b', 'SELECT 1')$$),
-	hl.state($$SELECT hloom_execute_with_lock('execute', 'k', 'SELECT 1', lease => '0')$$); -- [30]
+	hl.state($$SELECT hloom_execute_with_lock('execute', 'k', 'SELECT 1', lease => '0')$$); -- (item 30)
 SELECT hloom_release('execute', 'k', hl.owner(1));
 -- What only shows when it runs.
 SELECT act('CALL committing()');
@@ -210,7 +210,9 @@ SELECT * FROM hloom_query_with_lock('execute', 'k', 'DELETE FROM t WHERE id = 20
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'DELETE FROM t WHERE id = 20 RETURNING *')
 	AS rows(id int, v text);
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT WHERE false') AS (a int);
+\set VERBOSITY terse
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT 1') AS (a text);
+\set VERBOSITY default
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT 1, 2') AS (a int);
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT 1') AS (a int, b int);
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT 1');
@@ -337,7 +339,7 @@ SELECT peak_memory() - :before < 30000 AS bounded;
 RESET work_mem;
 SELECT count(*) FROM hloom_leases;
 
--- Re-entry: an error at once that names the key. [94]
+-- Re-entry: an error at once that names the key. (item 94)
 CREATE FUNCTION nested(VARIADIC keys text[]) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	statement text := 'SELECT 1';
@@ -352,7 +354,7 @@ END $$;
 SELECT hl.error(nested('a', 'a'));
 SELECT hl.error(nested('a', 'b', 'a')), hl.error(nested('a', 'b', 'b'));
 SELECT count(*) FROM hloom_leases;
--- In every kind of call that takes a lease. [97]
+-- In every kind of call that takes a lease. (item 97)
 SELECT hl.error($$SELECT hloom_execute_with_lock('execute', 'a',
 	'SELECT key FROM hloom_try_acquire(''execute'', ''a'')')$$);
 SELECT hl.state($$SELECT hloom_execute_with_lock('execute', 'a',
@@ -367,7 +369,7 @@ SELECT (SELECT count(*) FROM hloom_try_acquire('execute', 'a')) AS first,
 	(SELECT count(*) FROM hloom_try_acquire('execute', 'a')) AS second;
 SELECT hl.state(nested('a'));
 TRUNCATE hloom_leases;
--- Another key, or the key in another namespace, nests; so does depth. [95]
+-- Another key, or the key in another namespace, nests; so does depth. (item 95)
 SELECT hl.error(nested('a', 'b')), hl.error(nested('a', 'b', 'c', 'd', 'e'));
 SELECT hloom_execute_with_lock('execute', 'a',
 	$$SELECT hloom_execute_with_lock('execute-2', 'a', 'SELECT 1')$$);
@@ -379,12 +381,12 @@ SELECT * FROM hloom_query_with_lock('execute', 'a', $$
 	$b$) AS (keys text[])
 $$) AS (keys text[]);
 SELECT count(*) FROM hloom_leases;
--- Detection off: contention. [96]
+-- Detection off: contention. (item 96)
 SET hloom_lock.detect_reentrancy = off;
 SELECT split_part(hl.error(nested('a', 'a')), E'\n', 1);
 RESET hloom_lock.detect_reentrancy;
 SELECT count(*) FROM hloom_leases;
--- After return or error the key can be taken again, [99] also where a block catches the error.
+-- After return or error the key can be taken again, (item 99) also where a block catches the error.
 SELECT hl.error(nested('a')), hl.error(nested('a'));
 DO $$
 BEGIN
@@ -463,7 +465,7 @@ SELECT options, hl.error(format('SELECT hloom_execute_with_lock(''execute'', ''k
 	'max_wait => ''1 s''', 'retry => NULL']) AS options;
 SELECT count(*) FROM hloom_leases;
 
--- Disabled: the action runs, checked as ever, and nothing is locked. [100, 102]
+-- Disabled: the action runs, checked as ever, and nothing is locked. (items 100, 102)
 SET hloom_lock.enabled = off;
 SELECT hloom_execute_with_lock('execute', 'k', 'SELECT FROM generate_series(1, 3)');
 SELECT * FROM hloom_query_with_lock('execute', 'k', 'SELECT count(*) FROM hloom_leases')

@@ -54,7 +54,7 @@ DROP EXTENSION hloom_lock;
 CREATE EXTENSION hloom_lock;
 SELECT fence > :fence3 AS grown FROM hloom_try_acquire('extension', 'a');
 
--- Functions of a session that does not find the extension's table any more say so.
+-- item 104: functions of a session that does not find the extension's table any more say so.
 CREATE FUNCTION orphan(text, text, uuid) RETURNS bool LANGUAGE c AS 'hloom_lock',
 	'hloom_sql_release';
 DROP EXTENSION hloom_lock;

@@ -53,8 +53,9 @@ SELECT count(*) FROM hloom_acquire('failures', 'busy', owner => hl.owner(1));
 SELECT hloom_release('failures', 'busy', hl.owner(1));
 SELECT count(*) FROM calls;
 
--- item 38: a provider's error keeps its kind; item 39: any other becomes LL004.  The provider's
--- words are in the DETAIL.  item 40: a failure is not tried again.
+-- item 38: a provider's error keeps its kind, also (item 42) when it ended the call by itself; item
+-- 39: any other becomes LL004; item 43: raised or returned is the same.  The provider's words are in
+-- the DETAIL.  item 40: a failure is not tried again.
 SELECT kind, f.* FROM unnest(ARRAY['unavailable', 'timeout', 'other', 'foreign',
 	'reply-unavailable', 'reply-timeout', 'reply-other']) AS kind,
 	LATERAL failure($$SELECT * FROM hloom_acquire('failures', 'f',
@@ -131,6 +132,16 @@ SELECT count(*) FROM hloom_try_acquire('failures', 'cancelled', '5 min');
 RESET statement_timeout;
 SELECT hloom_test_delay('0');
 SELECT * FROM calls;
+-- item 32: cancelled before, no provider is asked; item 35: cancelled during the last attempt, that
+-- is what the caller hears of.
+SELECT pg_cancel_backend(pg_backend_pid())
+	AND hloom_execute_with_lock('failures', 'cancelled', 'SELECT 1') > 0;
+SELECT count(*) FROM calls;
+SELECT hloom_test_hold('failures:lock:busy');
+SELECT hloom_test_fail('cancel')::text <> '-'
+	AND hloom_execute_with_lock('failures', 'busy', 'SELECT 1', max_wait => '0') > 0;
+SELECT * FROM calls;
+SELECT hloom_test_free('failures:lock:busy');
 SELECT count(*) FROM hloom_try_acquire('failures', 'cancelled', '5 min', owner => hl.owner(1));
 SELECT hloom_release('failures', 'cancelled', hl.owner(1));
 SELECT count(*) FROM calls;
@@ -149,6 +160,12 @@ SELECT hloom_test_fail('unavailable'), hloom_release('failures', 'keep', hl.owne
 SELECT hloom_test_fail('reply-other'), hloom_release('failures', 'keep', hl.owner(1)) AS released;
 SELECT hloom_is_held('failures', 'keep', hl.owner(1)) AS held;
 COMMIT;
+-- item 48: an extension whose answer takes as long as its lease is none.
+SELECT hloom_test_delay('100 ms');
+SELECT hloom_extend('failures', 'keep', hl.owner(1), '1 min') AS in_time,
+	hloom_extend('failures', 'keep', hl.owner(1), '90 ms') AS late;
+SELECT hloom_test_delay('0');
+SELECT count(*) FROM hloom_acquire('failures', 'keep', '4 min', owner => hl.owner(1));
 -- A look that fails is an error: neither true nor false would be right.
 SELECT hloom_test_fail('other', 2);
 SELECT hl.state($$SELECT hloom_is_held('failures', 'keep', hl.owner(1))$$),

@@ -22,11 +22,11 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE;
 END $$;
 
--- NULL and empty.
+-- item 12: NULL and empty.
 SELECT try(NULL) AS null, try('') AS empty;
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('keys', '')$$);
 
--- Length is counted in characters.
+-- item 11: length is counted in characters.
 SELECT try(repeat('k', 512)) AS ascii_512, try(repeat('k', 513)) AS ascii_513,
 	try(repeat(U&'\+01F511', 512)) AS four_bytes_512,
 		try(repeat(U&'\+01F511', 513)) AS four_bytes_513,

@@ -3,7 +3,7 @@
 CREATE SCHEMA sensitive;
 SET search_path = sensitive, public;
 
--- Vectors.
+-- item 14: vectors, keyed and not.
 SELECT hloom_key_from_sensitive('1234') = '03ac674216f3e15c761ee1a5e255f067' AS plain,
 	hloom_key_from_sensitive('refresh-token-value') = 'e65009f6e0ae9fc204adcb73a208f63c' AS token,
 	hloom_key_from_sensitive('') = 'e3b0c44298fc1c149afbf4c8996fb924' AS empty,
@@ -28,7 +28,7 @@ FROM v;
 SELECT hloom_key_from_sensitive(repeat('x', 5000000))
 	= left(encode(sha256(repeat('x', 5000000)::bytea), 'hex'), 32) AS long;
 
--- Always 32 lower-case hex digits, one value to one key, different ones to different keys.
+-- item 13: always 32 lower-case hex digits, one value to one key, different ones to different keys.
 SELECT count(*) AS values, count(DISTINCT key) AS keys, bool_and(key ~ '^[0-9a-f]{32}$') AS shape,
 	bool_and(key = hloom_key_from_sensitive('value ' || i)) AS same
 FROM generate_series(1, 1000) AS i,
@@ -46,7 +46,7 @@ SELECT count(*) FROM hloom_try_acquire('sensitive', hloom_key_from_sensitive('tw
 SELECT key = hloom_key_from_sensitive('two words', 'k') AS key, length(key)
 FROM hloom_leases WHERE namespace = 'sensitive';
 
--- A missing secret does not give the hash that needs none.
+-- item 15: a missing secret does not give the hash that needs none.
 SELECT hl.error($$SELECT hloom_key_from_sensitive('credential', NULL)$$);
 SELECT hl.error($$SELECT hloom_key_from_sensitive('credential', '')$$);
 SELECT hl.error($$SELECT hloom_key_from_sensitive(NULL)$$);

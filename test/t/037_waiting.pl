@@ -113,7 +113,7 @@ is(who(), $me, 'a vanished client: only the holder is left');
 wait_until('the log tells of the client',
 	sub { slurp_file($node->logfile) =~ /FATAL:  connection to client lost/ });
 
-# A shutdown waits for nobody.
+# item 103: a shutdown waits for nobody, and nobody who waits is left with a lease.
 $waiter = start_sql($node, $wait, 'shutdown');
 wait_for_waiter('shutdown');
 $holder->quit;

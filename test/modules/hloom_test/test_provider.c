@@ -49,11 +49,12 @@ typedef enum Fault
 	FAULT_FOREIGN,
 	FAULT_REPLY_UNAVAILABLE,
 	FAULT_REPLY_TIMEOUT,
-	FAULT_REPLY_OTHER
+	FAULT_REPLY_OTHER,
+	FAULT_CANCEL				/* none: the statement is cancelled meanwhile */
 } Fault;
 
 static const char *const fault_names[] = {"none", "unavailable", "timeout", "other", "foreign",
-"reply-unavailable", "reply-timeout", "reply-other"};
+"reply-unavailable", "reply-timeout", "reply-other", "cancel"};
 
 static Entry entries[MAX_KEYS];
 static Record records[MAX_RECORDS];
@@ -63,7 +64,7 @@ static Fault fault = FAULT_NONE;
 static int	fault_calls = 0;
 static bool fault_applies = false;	/* the call takes effect before it fails */
 static bool fault_acquire_only = false;
-static int64 delay = 0;			/* microseconds before an acquire answers */
+static int64 delay = 0;			/* microseconds before an acquire or extend answers */
 
 static void
 name_of(char *to, const HloomKey *key)
@@ -200,6 +201,11 @@ test_try_acquire(const HloomCall *call, HloomGrant *grant)
 	Entry	   *entry;
 	bool		free;
 
+	if (due == FAULT_CANCEL)
+	{
+		InterruptPending = QueryCancelPending = true;
+		due = FAULT_NONE;
+	}
 	if (due != FAULT_NONE && !fault_applies)
 	{
 		answer_late();
@@ -279,6 +285,7 @@ test_extend(const HloomCall *call, HloomGrant *grant)
 	grant->capped = call->lease == 0 && entry->lease > call->max_lease;
 	entry->lease = call->lease > 0 ? call->lease : Min(entry->lease, call->max_lease);
 	entry->expires_at = GetCurrentTimestamp() + entry->lease;
+	answer_late();
 	grant->fence = entry->fence;
 	grant->lease = entry->lease;
 	grant->expires_at = entry->expires_at;
@@ -407,7 +414,7 @@ hloom_test_fail(PG_FUNCTION_ARGS)
 			 errmsg("kind of failure \"%s\" is not known", kind)));
 }
 
-/* SQL: hloom_test_delay(interval): an acquire answers so much later. */
+/* SQL: hloom_test_delay(interval): an acquire or extend answers so much later. */
 PG_FUNCTION_INFO_V1(hloom_test_delay);
 Datum
 hloom_test_delay(PG_FUNCTION_ARGS)
