@@ -3,8 +3,11 @@
 import datetime
 import hashlib
 import hmac
+import json
 import os
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 from psycopg import errors
@@ -22,6 +25,15 @@ def try_acquire(conn, key, **options):
     """The handle of the lease, or None when another owner holds the key."""
     return conn.execute(
         "SELECT * FROM hloom_try_acquire(%s, %s, lease => %s)", ("drivers", key, LEASE), **options
+    ).fetchone()
+
+
+def acquire(conn, key, max_wait):
+    """The handle of the lease; errors.LockNotAvailable when the key stays busy."""
+    return conn.execute(
+        "SELECT * FROM hloom_acquire(%s, %s, lease => %s, max_wait => %s,"
+        " retry => hloom_retry_interval(1000, '50 ms'))",
+        ("drivers", key, LEASE, max_wait),
     ).fetchone()
 
 
@@ -55,6 +67,23 @@ def skip_if_busy(conn, key, work):
     return True
 
 
+def execute_with_lock(conn, key, action, *args):
+    """The number of rows that the SQL command processed; args are the values of its $1 ... $n."""
+    return conn.execute(
+        "SELECT hloom_execute_with_lock(%s, %s, %s, args => %s)",
+        ("drivers", key, action, list(args)),
+    ).fetchone()[0]
+
+
+def query_with_lock(conn, key, action, *args):
+    """The rows of the SQL command, each a dict."""
+    rows = conn.execute(
+        "SELECT hloom_query_with_lock_json(%s, %s, %s, args => %s)",
+        ("drivers", key, action, list(args)),
+    )
+    return [row[0] for row in rows]
+
+
 def key_from_sensitive(value, secret=None):
     """The key that hloom_key_from_sensitive() makes, without showing the value to the server."""
     if secret is None:
@@ -65,10 +94,12 @@ def key_from_sensitive(value, secret=None):
 # The checks -----------------------------------------------------------------
 
 
-def connect(autocommit):
+def connect(autocommit, timeout="1s"):
     # A refused attempt that waits for the other transaction would end in this timeout.
     return psycopg.connect(
-        autocommit=autocommit, row_factory=namedtuple_row, options="-c statement_timeout=1000"
+        autocommit=autocommit,
+        row_factory=namedtuple_row,
+        options=f"-c statement_timeout={timeout}",
     )
 
 
@@ -162,6 +193,173 @@ def lifecycle(autocommit, run):
         )
 
 
+def failure(call, *args):
+    """The error that the call ends with, or None."""
+    try:
+        call(*args)
+        return None
+    except psycopg.Error as error:
+        return error
+
+
+def until_waiting(conn):
+    """Returns when the other thread's call on this connection sleeps between two attempts."""
+    with connect(True) as watch:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if watch.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'active'"
+                " AND wait_event_type = 'Extension' AND query ~ 'hloom_acquire'",
+                (conn.info.backend_pid,),
+            ).fetchone():
+                return
+            time.sleep(0.01)
+    raise TimeoutError("the call does not wait")
+
+
+def bounded_wait(mode, first, second, key):
+    handle = try_acquire(first, key)
+    start = time.monotonic()
+    row = second.execute(
+        "SELECT * FROM hloom_try_acquire(%s, %s, max_wait => '300 ms',"
+        " retry => hloom_retry_interval(1000, '50 ms'))",
+        ("drivers", key),
+    ).fetchone()
+    took = time.monotonic() - start
+    check(row is None and 0.15 <= took < 30, f"{mode}: a bounded wait for a busy key: no row")
+    release(first, handle)
+
+
+def stays_busy(mode, first, second, key):
+    handle = try_acquire(first, key)
+    error = failure(acquire, second, key, datetime.timedelta(milliseconds=100))
+    check(
+        isinstance(error, errors.LockNotAvailable) and error.sqlstate == "55P03",
+        f"{mode}: a key that stays busy is LockNotAvailable",
+    )
+    detail = json.loads(error.diag.message_detail)
+    check(
+        (detail["namespace"], detail["key"]) == ("drivers", key)
+        and 1 <= detail["attempts"] <= 3
+        and 0 <= detail["waited_ms"] < 30000,
+        f"{mode}: its DETAIL is JSON with namespace, key, attempts and waited_ms",
+    )
+    shown = f"{error} {error.diag.message_primary} {error.diag.message_detail}"
+    check(str(handle.owner) not in shown, f"{mode}: and does not show the owner")
+    release(first, handle)
+
+
+def transaction_after_busy(first, second, key):
+    mode = "autocommit off"
+    short = datetime.timedelta(milliseconds=100)
+    handle = try_acquire(first, key)
+    second.execute("SAVEPOINT before")
+    failure(acquire, second, key, short)
+    aborted = second.info.transaction_status == TransactionStatus.INERROR
+    second.execute("ROLLBACK TO before")
+    check(
+        aborted and second.execute("SELECT 1").fetchone()[0] == 1,
+        f"{mode}: ROLLBACK TO a savepoint makes a transaction usable that found the key busy",
+    )
+    failure(acquire, second, key, short)
+    error = failure(second.execute, "SELECT 1")
+    check(
+        isinstance(error, errors.InFailedSqlTransaction),
+        f"{mode}: without a savepoint the transaction is aborted",
+    )
+    second.rollback()
+    release(first, handle)
+    check(
+        (other := acquire(second, key, short)).fence > handle.fence,
+        f"{mode}: after ROLLBACK it can take the key, which is free now",
+    )
+    release(second, other)
+
+
+def session_after_busy(first, second, key):
+    short = datetime.timedelta(milliseconds=100)
+    handle = try_acquire(first, key)
+    failure(acquire, second, key, short)
+    usable = second.execute("SELECT 1").fetchone()[0] == 1
+    release(first, handle)
+    other = acquire(second, key, short)
+    check(
+        usable and other.fence > handle.fence,
+        "autocommit on: the next statement works, and takes the key once it is free",
+    )
+    release(second, other)
+
+
+def handed_over(mode, first, second, key):
+    handle = try_acquire(first, key)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(acquire, second, key, datetime.timedelta(seconds=60))
+        until_waiting(second)
+        released = release(first, handle)
+        other = waiter.result()
+    check(
+        released and other.fence > handle.fence,
+        f"{mode}: a waiting call gets the key that is released, with a higher fence",
+    )
+    release(second, other)
+
+
+def cancelled(mode, first, second, key):
+    handle = try_acquire(first, key)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(failure, acquire, second, key, datetime.timedelta(seconds=60))
+        until_waiting(second)
+        second.cancel()
+        error = waiter.result()
+    check(isinstance(error, errors.QueryCanceled), f"{mode}: cancel() ends a wait with 57014")
+    released = release(first, handle)
+    check(
+        released and (other := try_acquire(first, key)) is not None,
+        f"{mode}: and its caller holds nothing",
+    )
+    release(first, other)
+
+
+def actions(mode, first, second, key):
+    first.execute("CREATE TEMP TABLE bill (id bigint, paid bigint, note text)")
+    first.execute("INSERT INTO bill VALUES (1, 0, ''), (2, 0, '')")
+    if not first.autocommit:
+        first.commit()
+    note = "'; DROP TABLE bill; -- {\"a\",\\}"
+    done = execute_with_lock(first, key, "UPDATE bill SET note = $1 WHERE id = $2", note, "1")
+    check(done == 1, f"{mode}: an action with bound arguments gives its number of rows")
+    rows = query_with_lock(first, key, "SELECT id, note FROM bill WHERE id < $1 ORDER BY 1", "3")
+    check(
+        rows == [{"id": 1, "note": note}, {"id": 2, "note": ""}],
+        f"{mode}: a query gives its rows as dicts",
+    )
+    action = "UPDATE bill SET paid = 100 / $1"
+    error = failure(execute_with_lock, first, key, action, "0")
+    handle = try_acquire(second, key)
+    check(
+        isinstance(error, errors.DivisionByZero) and handle is not None,
+        f"{mode}: an action's error is its own, and the key is free after it",
+    )
+    release(second, handle)
+    first.rollback()
+    check(
+        execute_with_lock(first, key, action, "5") == 2,
+        f"{mode}: and the next action runs",
+    )
+
+
+def waits(autocommit, run):
+    mode = "autocommit " + ("on" if autocommit else "off")
+    key = f"{run}:{mode.replace(' ', '-')}:wait"
+    with connect(autocommit, "90s") as first, connect(autocommit, "90s") as second:
+        for part in (bounded_wait, stays_busy, handed_over, cancelled, actions):
+            part(mode, first, second, key)
+            first.rollback()
+            second.rollback()
+        after = session_after_busy if autocommit else transaction_after_busy
+        after(first, second, key)
+
+
 def types(run):
     with connect(True) as conn:
         key = f"{run}:types"
@@ -225,6 +423,8 @@ def main():
     run = f"psycopg-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     lifecycle(True, run)
     lifecycle(False, run)
+    waits(True, run)
+    waits(False, run)
     types(run)
     hashes()
 

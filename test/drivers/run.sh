@@ -50,7 +50,7 @@ install_pg() {
 		>"$work/npm" 2>&1
 }
 
-driver psycopg 36 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
+driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver jdbc 34 java -cp "$jar" JdbcClient.java
 if install_pg; then
 	driver node-pg 35 env NODE_PATH="$NODE_PATH" node node_client.js
