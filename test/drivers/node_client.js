@@ -181,6 +181,55 @@ async function hashes(db) {
     && keyed === keyFromSensitive(v, secret)), 'and those of the server');
 }
 
+// A busy key: a bounded wait, error 55P03, and the transaction after it.
+async function waits(first, second, run) {
+  const key = `${run}:waits`;
+  await second.query("SET statement_timeout = '60s'");
+  const handle = await tryAcquire(first, key);
+  const started = process.hrtime.bigint();
+  const { rows } = await second.query(`SELECT * FROM hloom_try_acquire($1, $2,
+    max_wait => '300 ms', retry => hloom_retry_interval(1000, '50 ms'))`, ['drivers', key]);
+  const waited = Number(process.hrtime.bigint() - started) / 1e6;
+  check(rows.length === 0 && waited >= 150 && waited < 30000, 'a bounded wait gives no row');
+
+  const acquire = "SELECT * FROM hloom_acquire($1, $2, max_wait => '100 ms')";
+  await second.query('BEGIN');
+  const busy = await second.query(acquire, ['drivers', key]).catch((error) => error);
+  check(busy.code === '55P03', 'a key that stays busy is error 55P03');
+  const detail = JSON.parse(busy.detail);
+  check(detail.namespace === 'drivers' && detail.key === key && detail.attempts >= 1
+    && detail.waited_ms >= 0 && !`${busy.message}${busy.detail}`.includes(handle.owner),
+  'its detail is JSON, without the owner');
+  check(await sqlstate(second.query('SELECT 1')) === '25P02', 'the transaction is aborted');
+  await second.query('ROLLBACK');
+
+  await second.query('BEGIN');
+  await second.query('SAVEPOINT before');
+  await second.query(acquire, ['drivers', key]).catch(() => {});
+  await second.query('ROLLBACK TO before');
+  await release(first, handle);
+  const next = await second.query(acquire, ['drivers', key]);
+  await second.query('COMMIT');
+  check(BigInt(next.rows[0].fence) > BigInt(handle.fence),
+    'after ROLLBACK TO the transaction goes on and takes the freed key');
+  check(await release(second, next.rows[0]), 'and gives it back after COMMIT');
+}
+
+// An action under a lease, with bound values.
+async function actions(db, run) {
+  const key = `${run}:actions`;
+  const execute = 'SELECT hloom_execute_with_lock($1, $2, $3, args => $4) AS rows';
+  const { rows } = await db.query(execute,
+    ['drivers', key, 'SELECT generate_series(1, $1::int)', ['3']]);
+  check(rows[0].rows === '3', 'an action tells its number of rows');
+  const failed = await sqlstate(db.query(execute,
+    ['drivers', key, 'SELECT 1 / $1::int', ['0']]));
+  const handle = await tryAcquire(db, key);
+  check(failed === '22012' && handle !== undefined,
+    "an action's own error comes through, and the key is free");
+  await release(db, handle);
+}
+
 async function main() {
   const run = `node-${randomUUID()}`;
   const first = await connect();
@@ -190,6 +239,8 @@ async function main() {
   await skips(first, second, run);
   await types(first, run);
   await hashes(first);
+  await waits(first, second, run);
+  await actions(first, run);
   await first.end();
   await second.end();
 }

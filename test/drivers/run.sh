@@ -53,7 +53,7 @@ install_pg() {
 driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
-	driver node-pg 35 env NODE_PATH="$NODE_PATH" node node_client.js
+	driver node-pg 43 env NODE_PATH="$NODE_PATH" node node_client.js
 else
 	result "not ok" "node-pg: npm installs pg where there is no package"
 	sed 's/^/# /' "$work/npm"
