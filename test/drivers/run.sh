@@ -51,6 +51,7 @@ install_pg() {
 }
 
 driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
+driver readme 5 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
 	driver node-pg 43 env NODE_PATH="$NODE_PATH" node node_client.js
