@@ -12,13 +12,11 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "calls.h"
 #include "compat.h"
+#include "contain.h"
 #include "errors.h"
 #include "lease_time.h"
 #include "stats.h"
@@ -34,22 +32,37 @@ typedef enum Operation
 	IS_HELD
 } Operation;
 
-static HloomReply
-make_call(Operation operation, const HloomProvider *provider, const HloomCall *call,
-		  HloomGrant *grant)
+/* A call, and what came of it. */
+typedef struct Attempt
 {
-	switch (operation)
+	Operation	operation;
+	const HloomProvider *provider;
+	const HloomCall *call;
+	HloomGrant *grant;
+	HloomReply	reply;
+} Attempt;
+
+static void
+make_call(void *arg)
+{
+	Attempt    *attempt = (Attempt *) arg;
+	const HloomProvider *provider = attempt->provider;
+
+	switch (attempt->operation)
 	{
 		case TRY_ACQUIRE:
-			return provider->try_acquire(call, grant);
+			attempt->reply = provider->try_acquire(attempt->call, attempt->grant);
+			break;
 		case RELEASE:
-			return provider->release(call);
+			attempt->reply = provider->release(attempt->call);
+			break;
 		case EXTEND:
-			return provider->extend(call, grant);
+			attempt->reply = provider->extend(attempt->call, attempt->grant);
+			break;
 		case IS_HELD:
-			return provider->is_held(call, grant);
+			attempt->reply = provider->is_held(attempt->call, attempt->grant);
+			break;
 	}
-	pg_unreachable();
 }
 
 static HloomReply
@@ -63,60 +76,42 @@ reply_of_error(const ErrorData *error)
 }
 
 /*
- * Makes a call in a subtransaction.  An error becomes a reply and its message the cause.  A
- * cancelled call is HLOOM_FAILURE, too, with the error in cancelled.
+ * Makes a call in a subtransaction.  An error becomes a reply and its message the cause.  A cancel
+ * is returned, and the reply then HLOOM_FAILURE.
  */
-static HloomReply
-contained(Operation operation, const HloomProvider *provider, const HloomCall *call,
-		  HloomGrant *grant, const char **cause, ErrorData **cancelled)
+static ErrorData *
+contained(Attempt *attempt, const char **cause)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile HloomReply reply = HLOOM_FAILURE;
+	ErrorData  *error = hloom_contain(make_call, attempt);
 
-	*cancelled = NULL;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		reply = make_call(operation, provider, call, grant);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			*cancelled = error;
-		reply = reply_of_error(error);
-		*cause = error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return reply;
+	*cause = NULL;
+	if (error == NULL)
+		return NULL;
+	attempt->reply = reply_of_error(error);
+	*cause = error->message;
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ? error : NULL;
 }
 
 static HloomReply
 checked(Operation operation, const HloomProvider *provider, const HloomCall *call,
 		HloomGrant *grant, const char **cause)
 {
+	Attempt		attempt = {operation, provider, call, grant, HLOOM_FAILURE};
 	ErrorData  *cancelled;
-	HloomReply	reply;
 
 	*cause = NULL;
 	if (likely(provider->exact))
-		return make_call(operation, provider, call, grant);
-	reply = contained(operation, provider, call, grant, cause, &cancelled);
-	if (operation == TRY_ACQUIRE && (reply == HLOOM_TIMEOUT || reply == HLOOM_FAILURE))
+	{
+		make_call(&attempt);
+		return attempt.reply;
+	}
+	cancelled = contained(&attempt, cause);
+	if (operation == TRY_ACQUIRE &&
+		(attempt.reply == HLOOM_TIMEOUT || attempt.reply == HLOOM_FAILURE))
 		hloom_calls_clean_up(provider, call);
 	if (cancelled)
 		ReThrowError(cancelled);
-	return reply;
+	return attempt.reply;
 }
 
 /*
@@ -162,20 +157,22 @@ hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomG
 
 /*
  * The clean-up release after an attempt that nobody will hear of: one release with the attempt's
- * owner, bounded by the lease and by five seconds, counted by its outcome.  Does not raise for
- * what the provider does.
+ * owner, bounded by the lease and by five seconds, counted by its outcome.  Of what the provider
+ * raises it passes on a cancel only: that one would not come again.
  */
 void
 hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
 {
 	HloomCall	release = *call;
-	const char *cause = NULL;
+	Attempt		attempt = {RELEASE, provider, &release, NULL, HLOOM_FAILURE};
+	const char *cause;
 	ErrorData  *cancelled;
 	HloomReply	reply;
 
 	release.requested_at = GetCurrentTimestamp();
 	release.deadline = hloom_time_add(release.requested_at, Min(call->lease, CLEAN_UP_TIME));
-	reply = contained(RELEASE, provider, &release, NULL, &cause, &cancelled);
+	cancelled = contained(&attempt, &cause);
+	reply = attempt.reply;
 	hloom_stats_add(call->name.ns, call->name.ns_len,
 					reply == HLOOM_YES ? HLOOM_STAT_ORPHAN_RELEASED :
 					reply == HLOOM_NO ? HLOOM_STAT_ORPHAN_ABSENT : HLOOM_STAT_ORPHAN_FAILED, 1);
@@ -185,4 +182,6 @@ hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
 							 reply == HLOOM_YES ? "released" :
 							 reply == HLOOM_NO ? "absent" : "failed"),
 			 cause ? errdetail_internal("%s", cause) : 0));
+	if (cancelled)
+		ReThrowError(cancelled);
 }

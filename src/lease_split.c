@@ -20,15 +20,13 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 
 #include "compat.h"
+#include "contain.h"
 #include "durable.h"
 #include "lease_bucket.h"
 #include "lease_split.h"
@@ -257,42 +255,28 @@ report_failure(ErrorData *error)
 					   " in %d seconds.", (int) (PAUSE_AFTER_FAILURE / USECS_PER_SEC))));
 }
 
+static void
+split(void *rel)
+{
+	(void) hloom_split_one((Relation) rel);
+}
+
 /*
  * Splits, and survives a failure: a full disk must not refuse a lease there is room for.  Only a
- * cancel or a termination is passed on.
+ * cancel is passed on.
  */
 void
 hloom_split_contained(Relation rel)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
 	XLogRecPtr	saved = hloom_durable_begin();
+	ErrorData  *error = hloom_contain(split, rel);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
+	if (error != NULL)
 	{
-		hloom_split_one(rel);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-			error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			ReThrowError(error);
 		report_failure(error);
 		FreeErrorData(error);
 	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 	XactLastRecEnd = saved;
 }

@@ -11,11 +11,12 @@
 #include "access/xact.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/resowner.h"
+#include "utils/timestamp.h"
 
 #include "acquire.h"
 #include "action.h"
 #include "compat.h"
+#include "contain.h"
 #include "errors.h"
 #include "nesting.h"
 #include "sql_args.h"
@@ -78,71 +79,63 @@ check_isolation(const char *function)
 				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
 }
 
-/*
- * Back to what was current before the subtransaction, after it was released or rolled back.
- */
 static void
-resume(MemoryContext context, ResourceOwner owner)
+release(void *acquisition)
 {
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-}
-
-/*
- * Rolls the subtransaction back and returns the error that ended it, palloc'd in "context".
- */
-static ErrorData *
-roll_back(MemoryContext context, ResourceOwner owner)
-{
-	ErrorData  *error;
-
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	RollbackAndReleaseCurrentSubTransaction();
-	resume(context, owner);
-	return error;
+	hloom_acquire_give_back((HloomAcquisition *) acquisition);
 }
 
 /*
  * Gives the lease back, in the one place where that is done: at the end of the call, and so before
  * the transaction commits and others see what the action wrote.
  *
- * "failed": the action raised an error, which nothing may mask.  In a subtransaction, so that an
- * error in here becomes a warning; an interrupt stays one, unless the action's error is raised.
+ * "failed": the action raised an error, which nothing may mask.  An error in here becomes a
+ * warning; an interrupt stays one, unless the action's error is raised.
  */
 static void
 give_back(HloomAcquisition *acquisition, bool failed)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = hloom_contain(release, acquisition);
+	HloomCourse course = {
+		.name = &acquisition->call.name,
+		.waited = GetCurrentTimestamp() - acquisition->call.requested_at,
+		.attempts = 1
+	};
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
+	if (error == NULL)
+		return;
+	if (!failed && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+		ReThrowError(error);
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("LockReleaseFailed: %s, the lease may be held until its end", error->message),
+			 errdetail_internal("%s", hloom_error_detail(&course))));
+	FreeErrorData(error);
+}
+
+/* An action under the lease on a key, and the rows it processed. */
+typedef struct Locked
+{
+	const HloomKey *name;
+	const HloomAction *action;
+	uint64		rows;
+} Locked;
+
+static void
+run_action(void *arg)
+{
+	Locked	   *locked = (Locked *) arg;
+	HloomNesting nesting;
+
+	hloom_nesting_enter(&nesting, locked->name);
 	PG_TRY();
 	{
-		hloom_acquire_give_back(acquisition);
-		ReleaseCurrentSubTransaction();
-		resume(context, owner);
+		locked->rows = hloom_action_run(locked->action);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
-		ErrorData  *error = roll_back(context, owner);
-		HloomCourse course = {
-			.name = &acquisition->call.name,
-			.waited = GetCurrentTimestamp() - acquisition->call.requested_at,
-			.attempts = 1
-		};
-
-		if (!failed &&
-			ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
-			ReThrowError(error);
-		ereport(WARNING,
-				(errcode(error->sqlerrcode),
-				 errmsg("LockReleaseFailed: %s, the lease may be held until its end",
-						error->message),
-				 errdetail_internal("%s", hloom_error_detail(&course))));
-		FreeErrorData(error);
+		/* The frame lives on this stack. */
+		hloom_nesting_leave(&nesting);
 	}
 	PG_END_TRY();
 }
@@ -153,37 +146,16 @@ give_back(HloomAcquisition *acquisition, bool failed)
 static uint64
 run_locked(HloomAcquisition *acquisition, const HloomAction *action)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	HloomNesting nesting;
-	ErrorData  *volatile error = NULL;
-	volatile uint64 rows = 0;
+	Locked		locked = {.name = &acquisition->call.name,.action = action};
+	ErrorData  *error;
 
 	if (!hloom_acquire(acquisition))
 		hloom_acquire_raise_busy(acquisition);
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	hloom_nesting_enter(&nesting, &acquisition->call.name);
-	PG_TRY();
-	{
-		rows = hloom_action_run(action);
-		ReleaseCurrentSubTransaction();
-		resume(context, owner);
-		hloom_nesting_leave(&nesting);
-	}
-	PG_CATCH();
-	{
-		/* Before anything that may raise: the frame lives on this stack. */
-		hloom_nesting_leave(&nesting);
-		error = roll_back(context, owner);
-	}
-	PG_END_TRY();
-
+	error = hloom_contain(run_action, &locked);
 	give_back(acquisition, error != NULL);
 	if (error != NULL)
 		ReThrowError(error);
-	return rows;
+	return locked.rows;
 }
 
 /*

@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "funcapi.h"
@@ -16,10 +15,10 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "contain.h"
 #include "errors.h"
 #include "lease_key.h"
 #include "lease_time.h"
@@ -153,44 +152,38 @@ hloom_sql_locks(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* A check of a provider's store, and what it tells. */
+typedef struct Check
+{
+	const HloomProvider *provider;
+	bool		good;
+	char		told[TOLD];
+} Check;
+
+static void
+run_check(void *arg)
+{
+	Check	   *check = (Check *) arg;
+
+	check->good = check->provider->check(check->told, TOLD);
+}
+
 /*
  * Lets the provider check its store.  What it raises becomes a bad result with the message, but
  * for the end of the statement.
  */
-static bool
-check_contained(const HloomProvider *provider, char *told)
+static void
+check_contained(Check *check)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool good = false;
+	ErrorData  *error = hloom_contain(run_check, check);
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(context);
-		good = provider->check(told, TOLD);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		strlcpy(told, error->message, TOLD);
-		FreeErrorData(error);
-		good = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return good;
+	if (error == NULL)
+		return;
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	strlcpy(check->told, error->message, TOLD);
+	check->good = false;
+	FreeErrorData(error);
 }
 
 /*
@@ -210,26 +203,26 @@ static void
 add_health(ReturnSetInfo *result, const HloomProvider *provider)
 {
 	const char *reason = obstacle();
-	char		told[TOLD] = "nothing to probe";
+	Check		check = {.provider = provider,.good = reason == NULL,.told = "nothing to probe"};
 	Datum		values[HEALTH_COLUMNS] = {0};
 	bool		nulls[HEALTH_COLUMNS] = {0};
 	instr_time	began;
 	instr_time	took;
 
 	values[HEALTH_PROVIDER] = CStringGetTextDatum(provider->name);
-	values[HEALTH_HEALTHY] = BoolGetDatum(reason == NULL);
 	nulls[HEALTH_LATENCY] = true;
 	if (reason == NULL && provider->check)
 	{
 		INSTR_TIME_SET_CURRENT(began);
-		values[HEALTH_HEALTHY] = BoolGetDatum(check_contained(provider, told));
+		check_contained(&check);
 		INSTR_TIME_SET_CURRENT(took);
 		INSTR_TIME_SUBTRACT(took, began);
 		nulls[HEALTH_LATENCY] = false;
 		values[HEALTH_LATENCY] =
 			IntervalPGetDatum(hloom_time_to_interval(INSTR_TIME_GET_MICROSEC(took)));
 	}
-	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : told);
+	values[HEALTH_HEALTHY] = BoolGetDatum(check.good);
+	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : check.told);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

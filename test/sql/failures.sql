@@ -142,6 +142,13 @@ SELECT hloom_test_fail('cancel')::text <> '-'
 	AND hloom_execute_with_lock('failures', 'busy', 'SELECT 1', max_wait => '0') > 0;
 SELECT * FROM calls;
 SELECT hloom_test_free('failures:lock:busy');
+-- Nor is one lost that comes during a clean-up release, here the one of a late grant; the release is
+-- counted as failed.
+SELECT hloom_test_fail('cancel-release'), hloom_test_delay('300 ms');
+SELECT count(*) FROM hloom_acquire('failures', 'late', '200 ms');
+SELECT hloom_test_fail('none'), hloom_test_delay('0');
+SELECT * FROM calls;
+SELECT * FROM orphans WHERE outcome = 'failed';
 SELECT count(*) FROM hloom_try_acquire('failures', 'cancelled', '5 min', owner => hl.owner(1));
 SELECT hloom_release('failures', 'cancelled', hl.owner(1));
 SELECT count(*) FROM calls;

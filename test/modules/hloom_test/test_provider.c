@@ -50,11 +50,13 @@ typedef enum Fault
 	FAULT_REPLY_UNAVAILABLE,
 	FAULT_REPLY_TIMEOUT,
 	FAULT_REPLY_OTHER,
-	FAULT_CANCEL				/* none: the statement is cancelled meanwhile */
+	FAULT_CANCEL,				/* none: the statement is cancelled during an acquire */
+	FAULT_CANCEL_RELEASE		/* none: it is cancelled during a release, which notices */
 } Fault;
 
 static const char *const fault_names[] = {"none", "unavailable", "timeout", "other", "foreign",
-"reply-unavailable", "reply-timeout", "reply-other", "cancel"};
+"reply-unavailable", "reply-timeout", "reply-other", "cancel",
+"cancel-release"};
 
 static Entry entries[MAX_KEYS];
 static Record records[MAX_RECORDS];
@@ -164,7 +166,8 @@ fail(Fault how)
 static Fault
 next_fault(bool acquire)
 {
-	if (fault_calls == 0 || (fault_acquire_only && !acquire))
+	if (fault_calls == 0 || (fault_acquire_only && !acquire) ||
+		(fault == FAULT_CANCEL_RELEASE && acquire))
 		return FAULT_NONE;
 	fault_calls--;
 	return fault;
@@ -248,6 +251,11 @@ test_release(const HloomCall *call)
 	Entry	   *entry;
 	bool		owner;
 
+	if (due == FAULT_CANCEL_RELEASE)
+	{
+		InterruptPending = QueryCancelPending = true;
+		CHECK_FOR_INTERRUPTS();
+	}
 	if (due != FAULT_NONE && !fault_applies)
 	{
 		record("release", call, fault_names[due]);
