@@ -99,21 +99,48 @@ typedef struct Acquiring
 	const char *cause;
 } Acquiring;
 
+/*
+ * Whether the namespace has got another provider while this one was asked.  Gives the grant back
+ * then: others do not see it.
+ */
+static bool
+was_moved(HloomAcquisition *acquisition)
+{
+	const HloomKey *name = &acquisition->call.name;
+	const char *now = hloom_options_provider(name->ns, name->ns_len);
+
+	if (strcmp(now, acquisition->provider->name) == 0)
+		return false;
+	hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+	acquisition->provider = hloom_provider_require(now);
+	return true;
+}
+
+/*
+ * One attempt.  When it was granted by a provider that the namespace has left meanwhile, the new
+ * one is asked in the same attempt and within the same bound.
+ */
 static HloomReply
 attempt(HloomAttempts *run)
 {
 	Acquiring  *acquiring = (Acquiring *) run->state;
 	HloomAcquisition *acquisition = acquiring->acquisition;
 	HloomCall  *call = &acquisition->call;
+	HloomReply	reply;
 
-	CHECK_FOR_INTERRUPTS();
-	call->requested_at = GetCurrentTimestamp();
-	call->deadline = hloom_time_add(call->requested_at, call->lease);
-	call->wait_until = run->max_wait <= 0 ? 0 :
-		hloom_time_add(call->requested_at, run->max_wait - run->waited);
-	memset(&acquisition->grant, 0, sizeof(acquisition->grant));
-	return hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
-								   &acquiring->cause);
+	call->wait_until = 0;
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		call->requested_at = GetCurrentTimestamp();
+		call->deadline = hloom_time_add(call->requested_at, call->lease);
+		if (run->max_wait > 0 && call->wait_until == 0)
+			call->wait_until = hloom_time_add(call->requested_at, run->max_wait - run->waited);
+		memset(&acquisition->grant, 0, sizeof(acquisition->grant));
+		reply = hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
+										&acquiring->cause);
+	} while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
+	return reply;
 }
 
 static HloomCourse
@@ -165,23 +192,6 @@ ended_by_lock_timeout(const HloomAcquisition *acquisition, const HloomAttempts *
 }
 
 /*
- * Whether the namespace has got another provider while this one was asked.  Gives the grant back
- * then: others do not see it.
- */
-static bool
-was_moved(HloomAcquisition *acquisition)
-{
-	const HloomKey *name = &acquisition->call.name;
-	const char *now = hloom_options_provider(name->ns, name->ns_len);
-
-	if (strcmp(now, acquisition->provider->name) == 0)
-		return false;
-	hloom_calls_clean_up(acquisition->provider, &acquisition->call);
-	acquisition->provider = hloom_provider_require(now);
-	return true;
-}
-
-/*
  * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
  * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
  * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
@@ -208,9 +218,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
 		hloom_error_reentrancy(&acquisition->call.name);
 
-	do
-		reply = hloom_attempts_run(&run);
-	while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
+	reply = hloom_attempts_run(&run);
 	acquisition->attempts = run.made;
 	acquisition->waited = run.waited;
 	if (likely(reply == HLOOM_YES))

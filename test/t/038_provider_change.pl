@@ -48,6 +48,35 @@ for my $round (1 .. rounds(10))
 is($moved, int((rounds(10) + 1) / 2), 'committed: granted by the new provider only');
 is($stayed, int(rounds(10) / 2), 'rolled back: granted by the old one');
 
+# The time a call waited for the change is part of its max_wait: at the new provider, where the key
+# is busy, it does not begin anew.
+ask($admin, q{BEGIN; SELECT hloom_configure('moved', provider => 'test')});
+my $bounded = start_sql(
+	$node, "$load;"
+	  . q{SELECT hloom_test_hold('moved:lock:k', '10 min');}
+	  . q{CREATE TEMP TABLE clock AS SELECT clock_timestamp() AS at;}
+	  . q{DO $$
+DECLARE
+	detail jsonb;
+	line text;
+BEGIN
+	PERFORM hloom_acquire('moved', 'k', '1 min', max_wait => '5 s',
+		retry => hloom_retry_interval(1000, '50 ms'));
+EXCEPTION WHEN lock_not_available THEN
+	GET STACKED DIAGNOSTICS line = PG_EXCEPTION_DETAIL;
+	detail := line;
+	RAISE INFO 'unaccounted: %', (SELECT clock_timestamp() - at > '2 s'
+		+ make_interval(secs => (detail->>'waited_ms')::int / 1000.0) FROM clock);
+END $$},
+	'bounded');
+wait_for_event($node, 'bounded', 'Extension');
+my $until = $node->safe_psql('postgres', q{SELECT clock_timestamp() + '3 s'});
+wait_for_sql($node, "SELECT clock_timestamp() > '$until'");
+ask($admin, 'COMMIT');
+my (undef, $told) = finish_sql($bounded);
+like($told, qr/unaccounted: f/, 'max_wait goes on through a change of the provider');
+ask($admin, q{SELECT hloom_unconfigure('moved')});
+
 # Other namespaces wait for the end of that transaction, too, and no longer than they would.
 ask($admin, q{BEGIN; SELECT hloom_configure('moved', provider => 'test')});
 ($state) = sql_error($node, take('else', 'k', q{lease => '300 ms'}));
