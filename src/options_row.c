@@ -11,7 +11,6 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -223,7 +222,7 @@ read_option(HloomOptions *options, HloomOption option, Datum value, HloomViolati
 		case HLOOM_OPTION_MAX_HOLD:
 			return read_duration(&options->max_hold, option, value, violations);
 		case HLOOM_OPTION_RETRY:
-			return !hloom_options_row_no_retry(value) &&
+			return !hloom_retry_is_empty(DatumGetHeapTupleHeader(value)) &&
 				read_retry(&options->retry, value, violations);
 		case HLOOM_OPTION_AUTO_EXTEND:
 			options->auto_extend = DatumGetBool(value);
@@ -247,22 +246,6 @@ read_option(HloomOptions *options, HloomOption option, Datum value, HloomViolati
 			return read_name(&options->role, option, value, violations);
 	}
 	return false;
-}
-
-/*
- * Whether a retry policy has nothing in it, which SQL calls NULL, too.
- */
-bool
-hloom_options_row_no_retry(Datum value)
-{
-	HeapTupleHeader row = DatumGetHeapTupleHeader(value);
-	int			fields = HeapTupleHeaderGetNatts(row);
-	int			nulls = 0;
-
-	if (row->t_infomask & HEAP_HASNULL)
-		while (nulls < fields && att_isnull(nulls, row->t_bits))
-			nulls++;
-	return nulls == fields;
 }
 
 /*

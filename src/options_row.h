@@ -24,7 +24,6 @@ extern const char *const hloom_options_row_names[HLOOM_OPTIONS];
 
 extern Relation hloom_options_row_open(LOCKMODE mode);
 extern void hloom_options_row_check_columns(Relation rel);
-extern bool hloom_options_row_no_retry(Datum value);
 extern void hloom_options_row_read(HloomOptions *options, const Datum *values, const bool *nulls,
 								   HloomViolations *violations);
 extern void hloom_options_row_violation(HloomViolations *violations, int sqlstate,

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "access/tupmacs.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -254,6 +255,21 @@ hloom_retry_read(HloomRetry *policy, HeapTupleHeader row, StringInfo violations)
 }
 
 /*
+ * Whether there is nothing in a row, which SQL calls NULL, too.
+ */
+bool
+hloom_retry_is_empty(HeapTupleHeader row)
+{
+	int			fields = HeapTupleHeaderGetNatts(row);
+	int			nulls = 0;
+
+	if (row->t_infomask & HEAP_HASNULL)
+		while (nulls < fields && att_isnull(nulls, row->t_bits))
+			nulls++;
+	return nulls == fields;
+}
+
+/*
  * Takes a policy from a row of type hloom_retry_policy.  Returns false when there is nothing in
  * it, which means that none is given.  Raises 22023 with all violations, and 55000.
  */
@@ -262,13 +278,10 @@ hloom_retry_require(HloomRetry *policy, HeapTupleHeader row)
 {
 	HloomRetryRow fields;
 	StringInfoData violations;
-	int			nulls = 0;
 
-	deform(&fields, row);
-	for (int i = 0; i < HLOOM_RETRY_FIELDS; i++)
-		nulls += fields.nulls[i];
-	if (nulls == HLOOM_RETRY_FIELDS)
+	if (hloom_retry_is_empty(row))
 		return false;
+	deform(&fields, row);
 	initStringInfo(&violations);
 	if (!hloom_retry_judge(policy, &fields, NULL, &violations))
 		ereport(ERROR,

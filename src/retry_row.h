@@ -32,6 +32,7 @@ typedef struct HloomRetryRow
 extern bool hloom_retry_judge(HloomRetry *policy, const HloomRetryRow *row,
 							  const char *const *names, StringInfo violations);
 extern bool hloom_retry_read(HloomRetry *policy, HeapTupleHeader row, StringInfo violations);
+extern bool hloom_retry_is_empty(HeapTupleHeader row);
 extern bool hloom_retry_require(HloomRetry *policy, HeapTupleHeader row);
 extern void hloom_retry_fields(HloomRetryRow *row, const HloomRetry *policy);
 extern Datum hloom_retry_form(const HloomRetry *policy, Oid type);

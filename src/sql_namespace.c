@@ -29,6 +29,7 @@
 #include "lease_time.h"
 #include "options_row.h"
 #include "provider.h"
+#include "retry_row.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_configure);
 PG_FUNCTION_INFO_V1(hloom_sql_unconfigure);
@@ -126,7 +127,8 @@ merge_given(Target *target, FunctionCallInfo fcinfo)
 	for (int i = 0; i < HLOOM_OPTIONS; i++)
 	{
 		if (PG_ARGISNULL(ARG_OPTION(i)) ||
-			(i == HLOOM_OPTION_RETRY && hloom_options_row_no_retry(PG_GETARG_DATUM(ARG_OPTION(i)))))
+			(i == HLOOM_OPTION_RETRY &&
+			 hloom_retry_is_empty(PG_GETARG_HEAPTUPLEHEADER(ARG_OPTION(i)))))
 			continue;
 		target->values[i + 1] = PG_GETARG_DATUM(ARG_OPTION(i));
 		target->nulls[i + 1] = false;

@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
+#include "errors.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_key_from_sensitive);
 PG_FUNCTION_INFO_V1(hloom_sql_key_from_sensitive_keyed);
@@ -34,15 +35,6 @@ typedef struct HloomDigest
 	pg_cryptohash_ctx *plain;
 	pg_hmac_ctx *keyed;
 } HloomDigest;
-
-static void
-refuse_null(const char *argument, const char *hint)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("%s must not be null", argument),
-			 hint ? errhint("%s", hint) : 0));
-}
 
 static void
 hash_failed(const HloomDigest *hash)
@@ -196,7 +188,7 @@ Datum
 hloom_sql_key_from_sensitive(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0))
-		refuse_null("value", NULL);
+		hloom_error_null("value");
 	return key_from(fcinfo, false);
 }
 
@@ -208,9 +200,11 @@ Datum
 hloom_sql_key_from_sensitive_keyed(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0))
-		refuse_null("value", NULL);
+		hloom_error_null("value");
 	if (PG_ARGISNULL(1))
-		refuse_null("secret",
-					"Use hloom_key_from_sensitive(value) for a hash that needs no secret.");
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("secret must not be null"),
+				 errhint("Use hloom_key_from_sensitive(value) for a hash that needs no secret.")));
 	return key_from(fcinfo, true);
 }
