@@ -132,8 +132,8 @@ SKIP:
 		q{SELECT hloom_test_set('granted', 'stop');}
 		  . q{SELECT * FROM hloom_acquire('wait', 'late', '300 ms')},
 		'late');
-	wait_for_sql($node, q{SELECT count(*) = 1 FROM hloom_leases WHERE key = 'late'
-		UNION ALL SELECT true LIMIT 1});
+	wait_for_sql($node,
+		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'late'});
 	$pid = $node->safe_psql('postgres',
 		q{SELECT pid FROM pg_stat_activity WHERE application_name = 'late'});
 	wait_until('the backend stops',
