@@ -17,6 +17,17 @@ async function tryAcquire(db, key, namespace = 'drivers') {
   return rows[0];
 }
 
+// The handle of the lease; an error with code 55P03 when the key stays busy.
+async function acquire(db, key, maxWait) {
+  const { rows } = await db.query({
+    name: 'acquire',
+    text: `SELECT * FROM hloom_acquire($1, $2, lease => $3, max_wait => $4,
+      retry => hloom_retry_interval(1000, '50 ms'))`,
+    values: ['drivers', key, '30 s', maxWait],
+  });
+  return rows[0];
+}
+
 // True when the lease was still ours.
 async function release(db, handle) {
   const { rows } = await db.query({
@@ -46,6 +57,24 @@ async function skipIfBusy(db, key, work) {
   return true;
 }
 
+// The number of rows the SQL command processed, a string; args are the values of its $1 ... $n.
+async function executeWithLock(db, key, action, args = []) {
+  const { rows } = await db.query(
+    'SELECT hloom_execute_with_lock($1, $2, $3, args => $4) AS done',
+    ['drivers', key, action, args],
+  );
+  return rows[0].done;
+}
+
+// The rows of the SQL command, each an object.
+async function queryWithLock(db, key, action, args = []) {
+  const { rows } = await db.query(
+    'SELECT r FROM hloom_query_with_lock_json($1, $2, $3, args => $4) AS r',
+    ['drivers', key, action, args],
+  );
+  return rows.map(({ r }) => r);
+}
+
 // The key that hloom_key_from_sensitive() makes, without showing the value to the server.
 function keyFromSensitive(value, secret) {
   const hash = secret ? createHmac('sha256', secret) : createHash('sha256');
@@ -58,20 +87,18 @@ function check(passed, name) {
   console.log(`${passed ? 'ok' : 'not ok'} - ${name}`);
 }
 
-async function connect() {
+async function connect(timeout = 1000) {
   // A refused attempt that waits for the other transaction would end in this timeout.
-  const db = new Client({ statement_timeout: 1000 });
+  const db = new Client({ statement_timeout: timeout });
   await db.connect();
   return db;
 }
 
+// The error that the promise ends with, or undefined.
+const failure = (promise) => promise.then(() => undefined, (error) => error);
+
 async function sqlstate(promise) {
-  try {
-    await promise;
-    return undefined;
-  } catch (error) {
-    return error.code;
-  }
+  return (await failure(promise))?.code;
 }
 
 // No row, without waiting for anybody.
@@ -144,6 +171,134 @@ async function skips(first, second, run) {
   await release(second, handle);
 }
 
+// Resolves when a call of the other client sleeps between two attempts.
+async function untilWaiting(watch, db) {
+  for (const deadline = Date.now() + 60000; Date.now() < deadline;) {
+    const { rows } = await watch.query(`SELECT 1 FROM pg_stat_activity WHERE pid = $1
+      AND state = 'active' AND wait_event_type = 'Extension' AND query ~ 'hloom_acquire'`,
+    [db.processID]);
+    if (rows.length > 0) return;
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+  }
+  throw new Error('the call does not wait');
+}
+
+async function boundedWait(mode, first, second, key) {
+  const handle = await tryAcquire(first, key);
+  const start = performance.now();
+  const { rows } = await second.query(`SELECT * FROM hloom_try_acquire($1, $2,
+    max_wait => '300 ms', retry => hloom_retry_interval(1000, '50 ms'))`, ['drivers', key]);
+  const took = performance.now() - start;
+  check(rows.length === 0 && took >= 150 && took < 30000,
+    `${mode}: a bounded wait for a busy key: no row`);
+  await release(first, handle);
+}
+
+async function staysBusy(mode, first, second, key) {
+  const handle = await tryAcquire(first, key);
+  const error = await failure(acquire(second, key, '100 ms'));
+  check(error?.code === '55P03', `${mode}: a key that stays busy is code 55P03`);
+  const detail = JSON.parse(error.detail);
+  check(detail.namespace === 'drivers' && detail.key === key
+    && detail.attempts >= 1 && detail.attempts <= 3
+    && detail.waited_ms >= 0 && detail.waited_ms < 30000,
+  `${mode}: its detail is JSON with namespace, key, attempts and waited_ms`);
+  check(!`${error.message} ${error.detail}`.includes(handle.owner),
+    `${mode}: and does not show the owner`);
+  await release(first, handle);
+}
+
+async function transactionAfterBusy(mode, first, second, key) {
+  const handle = await tryAcquire(first, key);
+  await second.query('SAVEPOINT before');
+  await failure(acquire(second, key, '100 ms'));
+  const aborted = await sqlstate(second.query('SELECT 1')) === '25P02';
+  await second.query('ROLLBACK TO before');
+  check(aborted && await sqlstate(second.query('SELECT 1')) === undefined,
+    `${mode}: ROLLBACK TO a savepoint makes a transaction usable that found the key busy`);
+  await failure(acquire(second, key, '100 ms'));
+  check(await sqlstate(second.query('SELECT 1')) === '25P02',
+    `${mode}: without a savepoint the transaction is aborted`);
+  await second.query('ROLLBACK');
+  await release(first, handle);
+  const other = await acquire(second, key, '100 ms');
+  check(BigInt(other.fence) > BigInt(handle.fence),
+    `${mode}: after ROLLBACK the key can be taken, which is free now`);
+  await release(second, other);
+}
+
+async function sessionAfterBusy(mode, first, second, key) {
+  const handle = await tryAcquire(first, key);
+  await failure(acquire(second, key, '100 ms'));
+  const usable = await sqlstate(second.query('SELECT 1')) === undefined;
+  await release(first, handle);
+  const other = await acquire(second, key, '100 ms');
+  check(usable && BigInt(other.fence) > BigInt(handle.fence),
+    `${mode}: the next statement works, and takes the key once it is free`);
+  await release(second, other);
+}
+
+async function handedOver(mode, first, second, key, watch) {
+  const handle = await tryAcquire(first, key);
+  const waiter = acquire(second, key, '60 s');
+  await untilWaiting(watch, second);
+  const released = await release(first, handle);
+  const other = await waiter;
+  check(released && BigInt(other.fence) > BigInt(handle.fence),
+    `${mode}: a waiting call gets the key that is released, with a higher fence`);
+  await release(second, other);
+}
+
+async function cancelled(mode, first, second, key, watch) {
+  let handle = await tryAcquire(first, key);
+  const waiter = failure(acquire(second, key, '60 s'));
+  await untilWaiting(watch, second);
+  await watch.query('SELECT pg_cancel_backend($1)', [second.processID]);
+  check((await waiter)?.code === '57014', `${mode}: pg_cancel_backend() ends a wait with 57014`);
+  const released = await release(first, handle);
+  handle = await tryAcquire(first, key);
+  check(released && handle, `${mode}: and its caller holds nothing`);
+  await release(first, handle);
+}
+
+async function actions(mode, first, second, key, watch, explicit) {
+  await first.query('CREATE TEMP TABLE bill (id bigint, paid bigint, note text)');
+  await first.query("INSERT INTO bill VALUES (1, 0, ''), (2, 0, '')");
+  if (explicit) await first.query('SAVEPOINT filled');
+  const note = '\'; DROP TABLE bill; -- {"a",\\}';
+  const done = await executeWithLock(first, key, 'UPDATE bill SET note = $1 WHERE id = $2',
+    [note, '1']);
+  check(done === '1', `${mode}: an action with bound arguments gives its number of rows`);
+  const rows = await queryWithLock(first, key,
+    'SELECT id, note FROM bill WHERE id < $1 ORDER BY 1', ['3']);
+  check(rows.length === 2 && rows[0].note === note && rows[1].id === 2,
+    `${mode}: a query gives its rows as objects`);
+  const action = 'UPDATE bill SET paid = 100 / $1';
+  const code = await sqlstate(executeWithLock(first, key, action, ['0']));
+  const handle = await tryAcquire(second, key);
+  check(code === '22012' && handle,
+    `${mode}: an action's error is its own, and the key is free after it`);
+  await release(second, handle);
+  if (explicit) await first.query('ROLLBACK TO filled');
+  check(await executeWithLock(first, key, action, ['5']) === '2',
+    `${mode}: and the next action runs`);
+}
+
+async function waits(watch, run, explicit) {
+  const mode = explicit ? 'inside BEGIN' : 'autocommit';
+  const key = `${run}:${explicit ? 'begin' : 'autocommit'}:wait`;
+  const first = await connect(90000);
+  const second = await connect(90000);
+  const after = explicit ? transactionAfterBusy : sessionAfterBusy;
+  for (const part of [boundedWait, staysBusy, after, handedOver, cancelled, actions]) {
+    if (explicit) await Promise.all([first.query('BEGIN'), second.query('BEGIN')]);
+    await part(mode, first, second, key, watch, explicit);
+    if (explicit) await Promise.all([first.query('ROLLBACK'), second.query('ROLLBACK')]);
+  }
+  await first.end();
+  await second.end();
+}
+
 async function types(db, run) {
   const key = `${run}:types`;
   let handle = await tryAcquire(db, key);
@@ -181,66 +336,17 @@ async function hashes(db) {
     && keyed === keyFromSensitive(v, secret)), 'and those of the server');
 }
 
-// A busy key: a bounded wait, error 55P03, and the transaction after it.
-async function waits(first, second, run) {
-  const key = `${run}:waits`;
-  await second.query("SET statement_timeout = '60s'");
-  const handle = await tryAcquire(first, key);
-  const started = process.hrtime.bigint();
-  const { rows } = await second.query(`SELECT * FROM hloom_try_acquire($1, $2,
-    max_wait => '300 ms', retry => hloom_retry_interval(1000, '50 ms'))`, ['drivers', key]);
-  const waited = Number(process.hrtime.bigint() - started) / 1e6;
-  check(rows.length === 0 && waited >= 150 && waited < 30000, 'a bounded wait gives no row');
-
-  const acquire = "SELECT * FROM hloom_acquire($1, $2, max_wait => '100 ms')";
-  await second.query('BEGIN');
-  const busy = await second.query(acquire, ['drivers', key]).catch((error) => error);
-  check(busy.code === '55P03', 'a key that stays busy is error 55P03');
-  const detail = JSON.parse(busy.detail);
-  check(detail.namespace === 'drivers' && detail.key === key && detail.attempts >= 1
-    && detail.waited_ms >= 0 && !`${busy.message}${busy.detail}`.includes(handle.owner),
-  'its detail is JSON, without the owner');
-  check(await sqlstate(second.query('SELECT 1')) === '25P02', 'the transaction is aborted');
-  await second.query('ROLLBACK');
-
-  await second.query('BEGIN');
-  await second.query('SAVEPOINT before');
-  await second.query(acquire, ['drivers', key]).catch(() => {});
-  await second.query('ROLLBACK TO before');
-  await release(first, handle);
-  const next = await second.query(acquire, ['drivers', key]);
-  await second.query('COMMIT');
-  check(BigInt(next.rows[0].fence) > BigInt(handle.fence),
-    'after ROLLBACK TO the transaction goes on and takes the freed key');
-  check(await release(second, next.rows[0]), 'and gives it back after COMMIT');
-}
-
-// An action under a lease, with bound values.
-async function actions(db, run) {
-  const key = `${run}:actions`;
-  const execute = 'SELECT hloom_execute_with_lock($1, $2, $3, args => $4) AS rows';
-  const { rows } = await db.query(execute,
-    ['drivers', key, 'SELECT generate_series(1, $1::int)', ['3']]);
-  check(rows[0].rows === '3', 'an action tells its number of rows');
-  const failed = await sqlstate(db.query(execute,
-    ['drivers', key, 'SELECT 1 / $1::int', ['0']]));
-  const handle = await tryAcquire(db, key);
-  check(failed === '22012' && handle !== undefined,
-    "an action's own error comes through, and the key is free");
-  await release(db, handle);
-}
-
 async function main() {
   const run = `node-${randomUUID()}`;
   const first = await connect();
   const second = await connect();
   await lifecycle(first, second, run, false);
   await lifecycle(first, second, run, true);
+  await waits(first, run, false);
+  await waits(first, run, true);
   await skips(first, second, run);
   await types(first, run);
   await hashes(first);
-  await waits(first, second, run);
-  await actions(first, run);
   await first.end();
   await second.end();
 }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The lock from three drivers: psycopg 3, JDBC and node-postgres. Prints TAP.
+# The examples of README.md, then the lock from three drivers: psycopg 3, JDBC and node-postgres.
+# Prints TAP.
 # PGHOST (a TCP address), PGPORT, PGUSER and PGDATABASE name a database that has hloom_lock.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -50,11 +51,11 @@ install_pg() {
 		>"$work/npm" 2>&1
 }
 
+driver readme 23 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
-driver readme 5 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
-	driver node-pg 43 env NODE_PATH="$NODE_PATH" node node_client.js
+	driver node-pg 61 env NODE_PATH="$NODE_PATH" node node_client.js
 else
 	result "not ok" "node-pg: npm installs pg where there is no package"
 	sed 's/^/# /' "$work/npm"
