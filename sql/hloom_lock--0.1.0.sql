@@ -379,7 +379,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'hloom_sql_execute';
 
 COMMENT ON FUNCTION hloom_execute_with_lock(text, text, text, text[], interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'takes a lease, runs one SQL command with $1 .. $n from args, and gives the lease back at the end of the call, whatever the outcome and before the transaction commits. Returns the number of rows processed. Errors: those of hloom_acquire(); the action''s own, unchanged; 22004, 22023, 42601, 2D000 for what cannot be an action; 22023 for a wrong number of args; 0A000 above READ COMMITTED; LL001 for a key the running action has locked';
+'takes a lease, runs one SQL command with $1 .. $n from args, and gives the lease back, whatever the outcome: with scope transaction, the default, when the transaction has ended and others see what it wrote, otherwise at the end of the call. Returns the number of rows processed. Errors: those of hloom_acquire(); the action''s own, unchanged; 22004, 22023, 42601, 2D000 for what cannot be an action; 22023 for a wrong number of args; 0A000 above READ COMMITTED; LL001 for a key the running action has locked';
 
 CREATE FUNCTION hloom_query_with_lock(
 	namespace pg_catalog.text,
@@ -423,10 +423,10 @@ COMMENT ON FUNCTION hloom_query_with_lock_json(text, text, text, text[], interva
 
 CREATE FUNCTION hloom_release_session() RETURNS pg_catalog.int8
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_release_session';
 
 COMMENT ON FUNCTION hloom_release_session() IS
-'gives back the leases of this session and returns how many. Not supported by this version: 0A000';
+'gives back the leases of scope session that this session took, and returns how many; DISCARD ALL does the same. Errors: 25006, 55000';
 
 CREATE FUNCTION hloom_key_from_sensitive(value pg_catalog.text) RETURNS pg_catalog.text
 LANGUAGE C IMMUTABLE PARALLEL SAFE

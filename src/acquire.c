@@ -23,6 +23,7 @@
 #include "calls.h"
 #include "compat.h"
 #include "errors.h"
+#include "handle.h"
 #include "lease_time.h"
 #include "nesting.h"
 #include "provider.h"
@@ -100,6 +101,17 @@ typedef struct Acquiring
 } Acquiring;
 
 /*
+ * Gives a grant back that nobody will hear of.  If that fails it stays listed as this statement's,
+ * which does not succeed.
+ */
+static void
+clean_up(HloomAcquisition *acquisition)
+{
+	if (hloom_calls_clean_up(acquisition->provider, &acquisition->call))
+		hloom_handle_forget(&acquisition->call);
+}
+
+/*
  * Whether the namespace has got another provider while this one was asked.  Gives the grant back
  * then: others do not see it.
  */
@@ -111,7 +123,7 @@ was_moved(HloomAcquisition *acquisition)
 
 	if (strcmp(now, acquisition->provider->name) == 0)
 		return false;
-	hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+	clean_up(acquisition);
 	acquisition->provider = hloom_provider_require(now);
 	return true;
 }
@@ -132,6 +144,10 @@ attempt(HloomAttempts *run)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (acquisition->provider->exact)
+			hloom_handle_prepare(call);
+		else if (call->scope != HLOOM_SCOPE_LEASE)
+			hloom_error_scope(acquisition->provider->name);
 		call->requested_at = GetCurrentTimestamp();
 		call->deadline = hloom_time_add(call->requested_at, call->lease);
 		if (run->max_wait > 0 && call->wait_until == 0)
@@ -139,6 +155,11 @@ attempt(HloomAttempts *run)
 		memset(&acquisition->grant, 0, sizeof(acquisition->grant));
 		reply = hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
 										&acquiring->cause);
+		if (reply == HLOOM_YES && acquisition->provider->exact)
+		{
+			hloom_handle_hold(call, &acquisition->grant);
+			RESUME_INTERRUPTS();
+		}
 	} while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
 	return reply;
 }
@@ -192,6 +213,42 @@ ended_by_lock_timeout(const HloomAcquisition *acquisition, const HloomAttempts *
 }
 
 /*
+ * Whether the transaction has a lease of its own on the key already: then this call is given that
+ * one, and its end becomes the later one of both.  Not inside an action, which has its key for
+ * itself.  Raises LL010 when that lease is lost.
+ */
+static bool
+join(HloomAcquisition *acquisition)
+{
+	HloomCall  *call = &acquisition->call;
+	const pg_uuid_t *owner = hloom_handle_joined(&call->name);
+	HloomGrant *grant = &acquisition->grant;
+	const char *cause;
+	HloomReply	reply;
+
+	if (likely(owner == NULL) || hloom_nesting_holds(&call->name))
+		return false;
+	call->owner = *owner;
+	call->requested_at = GetCurrentTimestamp();
+	call->deadline = hloom_time_add(call->requested_at, call->lease);
+	acquisition->attempts = 1;
+	reply = hloom_calls_is_held(acquisition->provider, call, grant, &cause);
+	if (reply == HLOOM_YES && grant->expires_at < call->deadline)
+		reply = hloom_calls_extend(acquisition->provider, call, grant, &cause);
+	else if (reply == HLOOM_YES)
+	{
+		call->lease = grant->lease;
+		call->requested_at = grant->expires_at - grant->lease;
+	}
+	if (reply == HLOOM_NO)
+		hloom_error_lost(&call->name);
+	if (reply != HLOOM_YES)
+		fail(acquisition, reply, false, cause);
+	count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
+	return true;
+}
+
+/*
  * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
  * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
  * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
@@ -218,6 +275,8 @@ hloom_acquire(HloomAcquisition *acquisition)
 	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
 		hloom_error_reentrancy(&acquisition->call.name);
 
+	if (acquisition->call.scope == HLOOM_SCOPE_TRANSACTION && join(acquisition))
+		return true;
 	reply = hloom_attempts_run(&run);
 	acquisition->attempts = run.made;
 	acquisition->waited = run.waited;
@@ -226,8 +285,9 @@ hloom_acquire(HloomAcquisition *acquisition)
 		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
 		return true;
 	}
+	hloom_handle_abandon();
 	if (run.late)
-		hloom_calls_clean_up(acquisition->provider, &acquisition->call);
+		clean_up(acquisition);
 	CHECK_FOR_INTERRUPTS();
 	if (reply != HLOOM_NO)
 		fail(acquisition, reply, run.late, acquiring.cause);
@@ -252,6 +312,17 @@ hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
 	hloom_error_busy(&course, &acquisition->grant, false);
 }
 
+static void
+tell_lost(const HloomCourse *course)
+{
+	hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
+	ereport(WARNING,
+			(errcode(HLOOM_ERRCODE_LOST),
+			 errmsg("LockLeaseLost: the lease ended before the action did"),
+			 errdetail_internal("%s", hloom_error_detail(course)),
+			 errhint("Another owner may have worked at the same time; use a longer lease.")));
+}
+
 /*
  * Gives back a lease that hloom_acquire granted.  Warns when it was lost meanwhile or when that is
  * not known; raises what interrupts and a broken store raise.
@@ -266,6 +337,8 @@ hloom_acquire_give_back(HloomAcquisition *acquisition)
 	call->requested_at = GetCurrentTimestamp();
 	call->deadline = hloom_time_add(call->requested_at, acquisition->options.default_lease);
 	reply = hloom_calls_release(acquisition->provider, call, &course.cause);
+	if (reply == HLOOM_YES || reply == HLOOM_NO)
+		hloom_handle_forget(call);
 	if (reply == HLOOM_YES)
 		return;
 	if (reply != HLOOM_NO)
@@ -274,10 +347,31 @@ hloom_acquire_give_back(HloomAcquisition *acquisition)
 		hloom_error_warn_release(&course);
 		return;
 	}
-	hloom_stats_add(call->name.ns, call->name.ns_len, HLOOM_STAT_LOST, 1);
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_LOST),
-			 errmsg("LockLeaseLost: the lease ended before the action did"),
-			 errdetail_internal("%s", hloom_error_detail(&course)),
-			 errhint("Another owner may have worked at the same time; use a longer lease.")));
+	tell_lost(&course);
+}
+
+/*
+ * Warns when a lease that hloom_acquire granted was lost meanwhile, or when that is not known.
+ */
+void
+hloom_acquire_check(HloomAcquisition *acquisition)
+{
+	HloomCall  *call = &acquisition->call;
+	HloomCourse course = {.name = &call->name,.attempts = 1};
+	HloomGrant	grant = {0};
+	HloomReply	reply;
+
+	call->requested_at = GetCurrentTimestamp();
+	call->deadline = hloom_time_add(call->requested_at, acquisition->options.default_lease);
+	reply = hloom_calls_is_held(acquisition->provider, call, &grant, &course.cause);
+	if (reply == HLOOM_YES)
+		return;
+	if (reply == HLOOM_NO)
+	{
+		hloom_handle_forget(call);
+		tell_lost(&course);
+		return;
+	}
+	course.waited = GetCurrentTimestamp() - call->requested_at;
+	hloom_error_warn_check(&course);
 }

@@ -27,5 +27,6 @@ typedef struct HloomAcquisition
 extern bool hloom_acquire(HloomAcquisition *acquisition);
 pg_noreturn extern void hloom_acquire_raise_busy(const HloomAcquisition *acquisition);
 extern void hloom_acquire_give_back(HloomAcquisition *acquisition);
+extern void hloom_acquire_check(HloomAcquisition *acquisition);
 
 #endif							/* HLOOM_ACQUIRE_H */

@@ -108,7 +108,7 @@ checked(Operation operation, const HloomProvider *provider, const HloomCall *cal
 	cancelled = contained(&attempt, cause);
 	if (operation == TRY_ACQUIRE &&
 		(attempt.reply == HLOOM_TIMEOUT || attempt.reply == HLOOM_FAILURE))
-		hloom_calls_clean_up(provider, call);
+		(void) hloom_calls_clean_up(provider, call);
 	if (cancelled)
 		ReThrowError(cancelled);
 	return attempt.reply;
@@ -157,10 +157,11 @@ hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomG
 
 /*
  * The clean-up release after an attempt that nobody will hear of: one release with the attempt's
- * owner, bounded by the lease and by five seconds, counted by its outcome.  Of what the provider
- * raises it passes on a cancel only: that one would not come again.
+ * owner, bounded by the lease and by five seconds, counted by its outcome.  Returns false when that
+ * is not known.  Of what the provider raises it passes on a cancel only: that one would not come
+ * again.
  */
-void
+bool
 hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
 {
 	HloomCall	release = *call;
@@ -184,4 +185,5 @@ hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
 			 cause ? errdetail_internal("%s", cause) : 0));
 	if (cancelled)
 		ReThrowError(cancelled);
+	return reply == HLOOM_YES || reply == HLOOM_NO;
 }

@@ -169,6 +169,45 @@ hloom_error_reentrancy(const HloomKey *name)
 	pg_unreachable();
 }
 
+/*
+ * Raises 0A000: the provider cannot let a lease follow a session.
+ */
+void
+hloom_error_scope(const char *provider)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("lock provider \"%s\" has leases of scope \"lease\" only", provider)));
+	pg_unreachable();
+}
+
+/*
+ * Raises 53400: too many leases follow a session or a transaction.
+ */
+void
+hloom_error_tracked_full(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many leases follow a session or a transaction"),
+			 errhint("Raise hloom_lock.max_tracked_leases, or use scope => 'lease'.")));
+	pg_unreachable();
+}
+
+/*
+ * Raises LL010: the transaction's lease on the key is lost.
+ */
+void
+hloom_error_lost(const HloomKey *name)
+{
+	ereport(ERROR,
+			(errcode(HLOOM_ERRCODE_LOST),
+			 errmsg("the transaction has lost its lease on key \"%s\" of namespace \"%s\"",
+					key_text(name), namespace_text(name)),
+			 errhint("Roll back and try again, with a longer lease.")));
+	pg_unreachable();
+}
+
 static void
 warn_failed(const char *event, const char *what, const HloomCourse *course)
 {
@@ -186,6 +225,15 @@ void
 hloom_error_warn_release(const HloomCourse *course)
 {
 	warn_failed("LockReleaseFailed", "the lease may be held until its end", course);
+}
+
+/*
+ * Warns that it is not known whether a lease lasted as long as its action.
+ */
+void
+hloom_error_warn_check(const HloomCourse *course)
+{
+	warn_failed("LockCheckFailed", "the lease may have been lost", course);
 }
 
 /*

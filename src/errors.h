@@ -29,9 +29,13 @@ pg_noreturn extern void hloom_error_busy(const HloomCourse *course, const HloomG
 										 bool lock_timeout);
 pg_noreturn extern void hloom_error_reentrancy(const HloomKey *name);
 extern void hloom_error_warn_release(const HloomCourse *course);
+pg_noreturn extern void hloom_error_lost(const HloomKey *name);
+extern void hloom_error_warn_check(const HloomCourse *course);
 extern void hloom_error_warn_extend(const HloomCourse *course);
 extern void hloom_error_warn_disabled(const HloomKey *name);
 pg_noreturn extern void hloom_error_null(const char *argument);
+pg_noreturn extern void hloom_error_scope(const char *provider);
+pg_noreturn extern void hloom_error_tracked_full(void);
 pg_noreturn extern void hloom_error_not_built(const char *what);
 
 #endif							/* HLOOM_ERRORS_H */

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "guc.h"
@@ -54,6 +55,12 @@ int			hloom_max_key_length = 512;
  * holder dies.  Raise it only for work that cannot extend while it runs.
  */
 int			hloom_max_lease = 5 * 60 * 1000;
+
+/*
+ * How many leases can follow a session or a transaction at a time, with those given back at the end
+ * of one and not removed yet.  Each takes some 60 bytes of shared memory.
+ */
+int			hloom_max_tracked_leases = 10000;
 
 /*
  * Who keeps the leases of namespaces that name no provider.
@@ -197,6 +204,16 @@ hloom_guc_init(void)
 							512, 1, HLOOM_MAX_KEY_CHARS,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
+
+	/* Core refuses to define it in a session. */
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("hloom_lock.max_tracked_leases",
+								"Leases that can follow a session or a transaction at a time.",
+								NULL,
+								&hloom_max_tracked_leases,
+								10000, 100, 10000000,
+								PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
 
 	DefineCustomStringVariable("hloom_lock.provider",
 							   "Keeps the leases of namespaces that name no provider.",

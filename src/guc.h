@@ -13,6 +13,7 @@ extern bool hloom_enabled;
 extern int	hloom_max_hold;
 extern int	hloom_max_key_length;
 extern int	hloom_max_lease;
+extern int	hloom_max_tracked_leases;
 extern char *hloom_provider_name;
 extern int	hloom_retry_jitter;
 extern int	hloom_retry_limit;

@@ -15,6 +15,7 @@
 #include "guc.h"
 #include "lease_ddl.h"
 #include "shmem.h"
+#include "sql_session.h"
 
 HLOOM_MODULE_MAGIC;
 
@@ -26,5 +27,8 @@ _PG_init(void)
 	hloom_guc_init();
 	hloom_ddl_init();
 	if (process_shared_preload_libraries_in_progress)
+	{
 		hloom_shmem_init();
+		hloom_session_init();
+	}
 }

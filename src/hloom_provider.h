@@ -77,6 +77,7 @@ typedef struct HloomGrant
 	int64		fence;
 	TimestampTz expires_at;		/* the store's own end: never before requested_at + lease */
 	int64		lease;			/* microseconds last granted */
+	bool		renewed;		/* try_acquire: the owner had it already, with this fence */
 	bool		capped;			/* extend: the lease last granted was above max_lease */
 	Oid			holder_role;
 	int			holder_pid;
@@ -108,9 +109,11 @@ typedef struct HloomProvider
 	const char *name;			/* 1 to 63 of a-z, 0-9 and '-' */
 
 	/*
-	 * A try_acquire that neither returns YES nor is interrupted after it did leaves nothing held,
-	 * and no call raises but for a store that is broken.  Calls of other providers are made in
-	 * subtransactions, and a try_acquire whose outcome is not known is followed by a release.
+	 * A try_acquire that does not return YES leaves nothing held; one that does returns with
+	 * interrupts held once more than before, so that nothing comes between it and its record.  No
+	 * call raises but for a store that is broken.  Calls of other providers are made in
+	 * subtransactions, a try_acquire whose outcome is not known is followed by a release, and
+	 * scope is always HLOOM_SCOPE_LEASE.
 	 */
 	bool		exact;
 

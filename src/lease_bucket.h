@@ -8,6 +8,7 @@
 #include "access/generic_xlog.h"
 #include "storage/buf.h"
 #include "lease_page.h"
+#include "tracked.h"
 
 /* A bucket whose primary page is pinned and locked. */
 typedef struct HloomBucket
@@ -25,11 +26,12 @@ typedef struct HloomJudge
 	uint64		incarnation;	/* 0: rows of other incarnations count */
 	uint32		bucket;
 	uint32		stamp;
+	bool		given_back;		/* some row of the bucket may be one given back elsewhere */
 } HloomJudge;
 
 /*
  * Whether the row is somebody's lease.  Not: released, expired, left behind by a split, bound to
- * a session or transaction of a server that is gone.
+ * a session or transaction of a server that is gone, given back at the end of one.
  */
 static inline bool
 hloom_row_live(const HloomRow *row, const HloomJudge *judge)
@@ -37,7 +39,8 @@ hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 	return !(row->flags & HLOOM_ROW_FREE) && row->expires_at > judge->now &&
 		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
 		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
-		 row->incarnation == judge->incarnation);
+		 row->incarnation == judge->incarnation) &&
+		(likely(!judge->given_back) || !hloom_tracked_is_given_back(row->hash, row->fence));
 }
 
 pg_noreturn extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what);

@@ -228,6 +228,17 @@ note_change(HloomChange *change, XLogRecPtr lsn, const HloomWalk *walk, bool fre
 }
 
 /*
+ * The row's grant is at its end: nobody follows it any more.
+ */
+static void
+forget_entry(const HloomRow *head)
+{
+	HloomTrackedId id = {.database = MyDatabaseId,.hash = head->hash,.fence = head->fence};
+
+	(void) hloom_tracked_drop(&id, true);
+}
+
+/*
  * Claims the key for the call's owner.  Returns false when another owner holds it, and tells of
  * that one in grant.  On true the grant and the change are filled, and the caller holds interrupts
  * once more than before, so that nothing comes between the change and its outcome.
@@ -272,7 +283,10 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 		lsn = place_row(&bucket, &walk, row);
 	}
 	note_change(change, lsn, &walk, !walk.held, true);
+	if (unlikely(walk.judge.given_back) && ItemPointerIsValid(&walk.stale))
+		forget_entry(&walk.stale_head);
 	hloom_bucket_unlock(&bucket);
+	grant->renewed = walk.held;
 	grant->fence = row->fence;
 	grant->expires_at = row->expires_at;
 	grant->lease = row->lease;
@@ -308,9 +322,63 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 		walk.head.flags |= HLOOM_ROW_FREE;
 		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
 										  offsetof(HloomRow, texts)), &walk, false, false);
+		if (walk.head.scope != HLOOM_SCOPE_LEASE)
+			forget_entry(&walk.head);
 	}
 	hloom_bucket_unlock(&bucket);
 	return frees;
+}
+
+/*
+ * Looks for the row of a grant in a locked page.  Copies its head and its key, palloc'd.
+ */
+static bool
+find_grant(const HloomBucket *bucket, Buffer buf, uint32 hash, int64 fence, ItemPointer at,
+		   HloomRow *head, char **key)
+{
+	Page		page = BufferGetPage(buf);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	hloom_bucket_check_items(bucket, buf);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		HloomRow   *row = hloom_page_row(page, off);
+
+		if (row->hash != hash || row->fence != fence || (row->flags & HLOOM_ROW_FREE))
+			continue;
+		ItemPointerSet(at, BufferGetBlockNumber(buf), off);
+		*head = *row;
+		*key = pnstrdup(row->texts + row->ns_len, row->key_len);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Frees the row of a grant that was given back, whether it has ended or not.  Returns its key,
+ * palloc'd, or NULL when it is not there any more.
+ */
+char *
+hloom_store_remove(Relation rel, uint32 hash, int64 fence)
+{
+	HloomBucket bucket;
+	ItemPointerData at;
+	HloomRow	head;
+	char	   *key = NULL;
+	Buffer		buf;
+
+	hloom_bucket_lock_hash(rel, hash, BUFFER_LOCK_EXCLUSIVE, &bucket);
+	buf = bucket.primary;
+	while (BufferIsValid(buf) && !find_grant(&bucket, buf, hash, fence, &at, &head, &key))
+		buf = hloom_bucket_next(&bucket, buf, BUFFER_LOCK_EXCLUSIVE);
+	if (key != NULL)
+	{
+		hloom_bucket_unlock_block(&bucket, buf);
+		head.flags |= HLOOM_ROW_FREE;
+		overwrite_row(&bucket, &at, &head, offsetof(HloomRow, texts));
+	}
+	hloom_bucket_unlock(&bucket);
+	return key;
 }
 
 /*

@@ -99,6 +99,8 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 	hloom_table_close(rel, RowExclusiveLock);
 	hloom_durable_test_point(HLOOM_POINT_GRANTED);
 	reply = confirm(call, grant, &change, saved, end);
+	if (reply == HLOOM_YES)
+		return reply;			/* interrupts stay held: see the contract */
 	RESUME_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
 	return reply;

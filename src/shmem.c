@@ -2,8 +2,8 @@
  * shmem.c
  *	  The state all backends of a server share, its request and its start.
  *
- * There is no lock here: one field is constant, the others are atomics that stand alone.  What
- * follows in the same memory, the counters, has its own protocol and its LWLock in the tranche
+ * There is no lock here: one field is constant, the others are atomics that stand alone.  The
+ * counters and the tracked leases have protocols of their own, and their LWLocks in the tranche
  * requested here.  A crash restart makes the memory anew, and with it a new incarnation.  Knows
  * nothing of leases.
  */
@@ -19,6 +19,7 @@
 #include "hloom.h"
 #include "shmem.h"
 #include "stats.h"
+#include "tracked.h"
 
 HloomShared *hloom_shared = NULL;
 
@@ -36,7 +37,7 @@ request_shared(void)
 {
 	if (prev_shmem_request)
 		prev_shmem_request();
-	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(add_size(shared_size(), hloom_tracked_size()));
 	RequestNamedLWLockTranche(HLOOM_EXTENSION, HLOOM_LWLOCKS);
 }
 
@@ -69,6 +70,7 @@ start_shared(void)
 		pg_atomic_init_u64(&hloom_shared->grow_after, 0);
 	}
 	hloom_stats_start((char *) hloom_shared + MAXALIGN(sizeof(HloomShared)), found);
+	hloom_tracked_start(found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -7,13 +7,17 @@
 
 #include "port/atomics.h"
 
-/* The LWLocks of the named tranche "hloom_lock". */
+/* Tracked leases are partitioned by the low bits of their hash, as the least lease table is. */
+#define HLOOM_PARTITIONS 128
+
+/* The LWLocks of the named tranche "hloom_lock"; the last stands for one of each partition. */
 typedef enum HloomLWLock
 {
-	HLOOM_LWLOCK_STATS
+	HLOOM_LWLOCK_STATS,
+	HLOOM_LWLOCK_TRACKED
 } HloomLWLock;
 
-#define HLOOM_LWLOCKS (HLOOM_LWLOCK_STATS + 1)
+#define HLOOM_LWLOCKS (HLOOM_LWLOCK_TRACKED + HLOOM_PARTITIONS)
 
 typedef struct HloomShared
 {
@@ -28,6 +32,9 @@ typedef struct HloomShared
 
 	/* No growth of the lease table is tried before this TimestampTz.  Atomic; advisory. */
 	pg_atomic_uint64 grow_after;
+
+	/* Leases given back whose rows may still be there, by partition.  See tracked.c. */
+	pg_atomic_uint32 given_back[HLOOM_PARTITIONS];
 } HloomShared;
 
 /* NULL when the library is not in shared_preload_libraries. */

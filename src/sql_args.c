@@ -248,15 +248,15 @@ cancels_on_loss(FunctionCallInfo fcinfo, int on_lost)
 }
 
 /*
- * Returns the scope, lease by default.  Raises 22023 for a word that is none.
+ * Returns the scope, or "otherwise" when none is given.  Raises 22023 for a word that is none.
  */
 static HloomScope
-scope_arg(FunctionCallInfo fcinfo, int scope)
+scope_arg(FunctionCallInfo fcinfo, int scope, HloomScope otherwise)
 {
 	text	   *given;
 
 	if (PG_ARGISNULL(scope))
-		return HLOOM_SCOPE_LEASE;
+		return otherwise;
 	given = PG_GETARG_TEXT_PP(scope);
 	if (is_word(given, "lease"))
 		return HLOOM_SCOPE_LEASE;
@@ -274,12 +274,11 @@ scope_arg(FunctionCallInfo fcinfo, int scope)
  * Refuses what this version does not have, and what no version will.
  */
 static void
-check_following(FunctionCallInfo fcinfo, int first)
+check_following(FunctionCallInfo fcinfo, int first, HloomScope scope)
 {
 	bool		auto_extend = !PG_ARGISNULL(first + HLOOM_ARG_AUTO_EXTEND) &&
 	PG_GETARG_BOOL(first + HLOOM_ARG_AUTO_EXTEND);
 	bool		cancel = cancels_on_loss(fcinfo, first + HLOOM_ARG_ON_LOST);
-	HloomScope	scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE);
 
 	if (scope == HLOOM_SCOPE_LEASE && (auto_extend || cancel))
 		ereport(ERROR,
@@ -288,19 +287,21 @@ check_following(FunctionCallInfo fcinfo, int first)
 						auto_extend ? "auto_extend" : "on_lost \"cancel\""),
 				 errdetail("A lease of scope lease is bound to no session that could be followed."),
 				 errhint("Use scope => 'session' or scope => 'transaction'.")));
-	if (scope != HLOOM_SCOPE_LEASE)
-		hloom_error_not_built("scope other than lease");
+	if (auto_extend)
+		hloom_error_not_built("auto_extend");
+	if (cancel)
+		hloom_error_not_built("on_lost \"cancel\"");
 }
 
 /*
  * Takes the name and the options of a call that takes a lease; first is the place of the first
  * option.  retries tells whether a call that says nothing about waiting follows the namespace's
- * policy; it makes one attempt otherwise.  Raises 22004, 22023, 42501 and 42704, and 0A000 for
- * what this version does not have.
+ * policy; it makes one attempt otherwise.  scope is that of a call that names none.  Raises 22004,
+ * 22023, 42501 and 42704, and 0A000 for what this version does not have.
  */
 void
 hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, int first,
-					   bool retries)
+					   bool retries, HloomScope scope)
 {
 	HloomCall  *call = &acquisition->call;
 	HloomOptions *options = &acquisition->options;
@@ -308,7 +309,8 @@ hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, i
 	int			retry = first + HLOOM_ARG_RETRY;
 
 	hloom_args_name(&call->name, options, fcinfo);
-	check_following(fcinfo, first);
+	call->scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE, scope);
+	check_following(fcinfo, first, call->scope);
 	call->lease = hloom_args_lease(fcinfo, first + HLOOM_ARG_LEASE, options->default_lease);
 	call->lease = hloom_time_capped_lease(call->lease, options->max_lease);
 	owner_or_new(call, fcinfo, first + HLOOM_ARG_OWNER);

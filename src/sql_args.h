@@ -36,7 +36,7 @@ extern void hloom_args_name(HloomKey *name, HloomOptions *options, FunctionCallI
 extern bool hloom_args_lease_of(HloomCall *call, HloomOptions *options, FunctionCallInfo fcinfo,
 								HloomArgsForm form);
 extern void hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo,
-								   int first, bool retries);
+								   int first, bool retries, HloomScope scope);
 extern int64 hloom_args_lease(FunctionCallInfo fcinfo, int lease, int64 otherwise);
 
 #endif							/* HLOOM_SQL_ARGS_H */

@@ -4,7 +4,8 @@
  *
  * Order: what the place forbids, the arguments, what can be told of the action without a lock,
  * then the lease, then the action.  The action runs in a subtransaction, so that after its error
- * the transaction is usable: the lease is given back there, and the same error raised again.
+ * the transaction is usable: a lease that does not follow it is given back there, and the same
+ * error raised again.
  */
 #include "postgres.h"
 
@@ -19,6 +20,7 @@
 #include "contain.h"
 #include "errors.h"
 #include "nesting.h"
+#include "provider.h"
 #include "sql_args.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_execute);
@@ -32,24 +34,6 @@ enum
 	ARG_ARGS,
 	FIRST_OPTION
 };
-
-/*
- * Left out, the scope will be "transaction", which allows what scope lease does not.
- */
-static void
-check_default_scope(FunctionCallInfo fcinfo)
-{
-	int			auto_extend = FIRST_OPTION + HLOOM_ARG_AUTO_EXTEND;
-	int			on_lost = FIRST_OPTION + HLOOM_ARG_ON_LOST;
-
-	if (!PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE))
-		return;
-	if (!PG_ARGISNULL(auto_extend) && PG_GETARG_BOOL(auto_extend))
-		hloom_error_not_built("auto_extend");
-	if (!PG_ARGISNULL(on_lost) &&
-		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(on_lost)), "cancel") == 0)
-		hloom_error_not_built("on_lost \"cancel\"");
-}
 
 /*
  * Takes the arguments of the action.  Raises 22004 and what hloom_action_check() raises.
@@ -80,28 +64,31 @@ check_isolation(const char *function)
 }
 
 static void
-release(void *acquisition)
+finish(void *arg)
 {
-	hloom_acquire_give_back((HloomAcquisition *) acquisition);
+	HloomAcquisition *acquisition = (HloomAcquisition *) arg;
+
+	if (acquisition->call.scope != HLOOM_SCOPE_TRANSACTION)
+		hloom_acquire_give_back(acquisition);
+	else
+		hloom_acquire_check(acquisition);
 }
 
 /*
- * Gives the lease back, in the one place where that is done: at the end of the call, and so before
- * the transaction commits and others see what the action wrote.
+ * The end of the call.  A lease of scope transaction is given back when others see what the action
+ * wrote, or when that is undone (handle.c): here the caller is told if it was lost before.  Any
+ * other is given back now, before the transaction commits.
  *
  * "failed": the action raised an error, which nothing may mask.  An error in here becomes a
  * warning; an interrupt stays one, unless the action's error is raised.
  */
 static void
-give_back(HloomAcquisition *acquisition, bool failed)
+end_call(HloomAcquisition *acquisition, bool failed)
 {
-	ErrorData  *error = hloom_contain(release, acquisition);
-	HloomCourse course = {
-		.name = &acquisition->call.name,
-		.waited = GetCurrentTimestamp() - acquisition->call.requested_at,
-		.attempts = 1
-	};
+	HloomCourse course = {.name = &acquisition->call.name,.attempts = 1};
+	ErrorData  *error = hloom_contain(finish, acquisition);
 
+	course.waited = GetCurrentTimestamp() - acquisition->call.requested_at;
 	if (error == NULL)
 		return;
 	if (!failed && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
@@ -152,7 +139,7 @@ run_locked(HloomAcquisition *acquisition, const HloomAction *action)
 	if (!hloom_acquire(acquisition))
 		hloom_acquire_raise_busy(acquisition);
 	error = hloom_contain(run_action, &locked);
-	give_back(acquisition, error != NULL);
+	end_call(acquisition, error != NULL);
 	if (error != NULL)
 		ReThrowError(error);
 	return locked.rows;
@@ -167,8 +154,7 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 	HloomAcquisition acquisition = {0};
 
 	hloom_args_require(function, true);
-	check_default_scope(fcinfo);
-	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, true);
+	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, true, HLOOM_SCOPE_TRANSACTION);
 	take_action(action, fcinfo);
 	check_isolation(function);
 
@@ -177,6 +163,9 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 		hloom_error_warn_disabled(&acquisition.call.name);
 		return hloom_action_run(action);
 	}
+	if (PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE) &&
+		!hloom_provider_require(acquisition.options.provider)->exact)
+		acquisition.call.scope = HLOOM_SCOPE_LEASE;
 	return run_locked(&acquisition, action);
 }
 

@@ -19,6 +19,7 @@
 #include "calls.h"
 #include "compat.h"
 #include "errors.h"
+#include "handle.h"
 #include "lease_time.h"
 #include "provider.h"
 #include "sql_args.h"
@@ -94,7 +95,7 @@ acquire(FunctionCallInfo fcinfo, const char *function, bool must)
 
 	hloom_args_require(function, true);
 	memset(&acquisition, 0, sizeof(acquisition));
-	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, must);
+	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, must, HLOOM_SCOPE_LEASE);
 	if (unlikely(!acquisition.options.enabled))
 		hloom_error_warn_disabled(&acquisition.call.name);
 	else if (!hloom_acquire(&acquisition))
@@ -170,6 +171,7 @@ release(FunctionCallInfo fcinfo, HloomArgsForm form)
 	switch (hloom_calls_release(hloom_provider_require(options.provider), &call, &cause))
 	{
 		case HLOOM_YES:
+			hloom_handle_forget(&call);
 			PG_RETURN_BOOL(true);
 		case HLOOM_NO:
 			PG_RETURN_BOOL(false);

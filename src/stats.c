@@ -174,6 +174,33 @@ look_up(const char *ns, int ns_len)
 }
 
 /*
+ * Returns the number of the place where a checked namespace of this database is counted, not
+ * negative, for hloom_stats_add_at.  The library is preloaded.  Raises nothing.
+ */
+int
+hloom_stats_place(const char *ns, int ns_len)
+{
+	HloomStatsPlace *place = last_place;
+
+	if (place == NULL || !is_place_of(place, ns, ns_len))
+		place = look_up(ns, ns_len);
+	return place == &table->overflow ? PLACES : (int) (place - table->places);
+}
+
+/*
+ * Adds to a counter of a place, from any database.  amount is not negative.  Raises nothing.
+ */
+void
+hloom_stats_add_at(int place, HloomStat stat, int64 amount)
+{
+	HloomStatsPlace *at;
+
+	Assert(amount >= 0 && place >= 0 && place <= PLACES);
+	at = place == PLACES ? &table->overflow : &table->places[place];
+	pg_atomic_fetch_add_u64(&at->counts[stat], amount);
+}
+
+/*
  * Adds to a counter of a checked namespace of this database.  amount is not negative.  The library
  * is preloaded.  Raises nothing.
  */

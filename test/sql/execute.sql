@@ -240,6 +240,7 @@ BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT * FROM hloom_query_with_lock('execute', 'k',
 	'SELECT generate_series(1, 5)') AS (n int);
 FETCH 2 FROM c;
+-- The transaction ends the lease, not the FETCH.
 SELECT count(*) AS leases_after_fetch FROM hloom_leases;
 FETCH LAST FROM c;
 FETCH PRIOR FROM c;

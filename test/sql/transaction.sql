@@ -32,7 +32,7 @@ SELECT hloom_is_held('transaction', 'a', hl.owner(1)) AS held;
 INSERT INTO t VALUES (2);
 COMMIT;
 TABLE t;
--- An error after the grant leaves it, in an exception block and at top level.
+-- An error after the grant gives it back, in an exception block and at top level: nobody heard of it.
 DO $$
 BEGIN
 	PERFORM hloom_try_acquire('transaction', 'b', owner => hl.owner(1));
@@ -43,7 +43,7 @@ END $$;
 SELECT 1 / (SELECT 0 * count(*) FROM hloom_try_acquire('transaction', 'c', owner => hl.owner(1)));
 SELECT hloom_is_held('transaction', 'b', hl.owner(1)) AS b,
 	hloom_is_held('transaction', 'c', hl.owner(1)) AS c;
--- In a failed transaction nothing runs, and what was taken stays taken.
+-- In a failed transaction nothing runs, and what an earlier statement took stays taken.
 BEGIN;
 SELECT key FROM hloom_try_acquire('transaction', 'd', owner => hl.owner(1));
 SELECT 1 / 0;

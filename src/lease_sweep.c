@@ -1,0 +1,84 @@
+/*
+ * lease_sweep.c
+ *	  Removes the rows of leases that were given back, and their entries (tracked.c).
+ *
+ * Nobody waits for it: such a row counts for nothing already.  Others may remove it at the same
+ * time, so not finding a row or an entry is no error.  The row goes before its entry, or the lease
+ * would come to life again.  Like a release it need not be durable.  Knows no transaction.
+ */
+#include "postgres.h"
+
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "durable.h"
+#include "lease_store.h"
+#include "lease_sweep.h"
+#include "lease_table.h"
+
+/* So many are looked at by one sweep of everything. */
+#define SWEEP_AT_ONCE 1024
+
+static void
+remove_one(Relation rel, const HloomTrackedId *id)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	char	   *key = hloom_store_remove(rel, id->hash, id->fence);
+
+	if (key != NULL)
+		hloom_durable_forget(saved, GetCurrentTimestamp());
+	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
+		ereport(DEBUG1,
+				(errmsg_internal("LockOrphanRelease: clean-up release of key \"%s\": released",
+								 key)));
+	if (key != NULL)
+		pfree(key);
+}
+
+/*
+ * Removes rows of this database, as far as the table can be opened at once.  Returns how many of
+ * the grants need no more looking after: all or none.  Raises what a broken store raises, and
+ * 55000 without the extension.
+ */
+int
+hloom_sweep(const HloomTrackedId *ids, int count)
+{
+	Relation	rel = hloom_table_open(RowExclusiveLock, 0);
+
+	if (rel == NULL)
+		return 0;
+	for (int i = 0; i < count; i++)
+		remove_one(rel, &ids[i]);
+	hloom_table_close(rel, RowExclusiveLock);
+	return count;
+}
+
+/*
+ * Removes what others left behind, in this database or in one that is gone.  Returns how many
+ * entries are free again.
+ */
+int
+hloom_sweep_all(void)
+{
+	HloomTrackedId *ids = palloc(SWEEP_AT_ONCE * sizeof(HloomTrackedId));
+	int			count = hloom_tracked_collect(ids, SWEEP_AT_ONCE);
+	int			ours = 0;
+	int			freed = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (ids[i].database == MyDatabaseId)
+			ids[ours++] = ids[i];
+		else if (get_database_name(ids[i].database) == NULL)
+		{
+			(void) hloom_tracked_drop(&ids[i], false);
+			freed++;
+		}
+	}
+	if (ours > 0)
+		freed += hloom_sweep(ids, ours);
+	pfree(ids);
+	return freed;
+}

@@ -1,0 +1,13 @@
+/*
+ * lease_sweep.h
+ *	  Removes the rows of leases that were given back.
+ */
+#ifndef HLOOM_LEASE_SWEEP_H
+#define HLOOM_LEASE_SWEEP_H
+
+#include "tracked.h"
+
+extern int	hloom_sweep(const HloomTrackedId *ids, int count);
+extern int	hloom_sweep_all(void);
+
+#endif							/* HLOOM_LEASE_SWEEP_H */
