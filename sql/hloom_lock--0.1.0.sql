@@ -342,24 +342,24 @@ COMMENT ON FUNCTION hloom_remaining(hloom_handle) IS
 
 CREATE FUNCTION hloom_guard(namespace pg_catalog.text, key pg_catalog.text, owner pg_catalog.uuid) RETURNS pg_catalog.bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_guard';
 
 COMMENT ON FUNCTION hloom_guard(text, text, uuid) IS
-'makes the transaction fail to commit unless the lease is held then. Not supported by this version: 0A000';
+'makes the transaction depend on a lease: it can commit only if the owner still holds the lease then. Returns true; error LL010 unless the owner holds it now. Warns (25P01) outside a transaction block. Other errors: 22004, 22023, 25006 on a standby, 55000, LL003, 0A000 for a provider without guards; COMMIT raises LL010, 53400 when hloom_lock.max_tracked_leases are used up';
 
 CREATE FUNCTION hloom_guard(namespace pg_catalog.text, key pg_catalog.text, owner pg_catalog.text) RETURNS pg_catalog.bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_guard_text';
 
 COMMENT ON FUNCTION hloom_guard(text, text, text) IS
-'makes the transaction fail to commit unless the lease is held then. Not supported by this version: 0A000; owner as text, 22P02 when it is no uuid';
+'makes the transaction depend on a lease: it can commit only if the owner still holds the lease then. Returns true; error LL010 unless the owner holds it now. Warns (25P01) outside a transaction block. Other errors: 22004, 22023, 25006 on a standby, 55000, LL003, 0A000 for a provider without guards; COMMIT raises LL010, 53400 when hloom_lock.max_tracked_leases are used up; owner as text, 22P02 when it is no uuid';
 
 CREATE FUNCTION hloom_guard(handle hloom_handle) RETURNS pg_catalog.bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_guard_handle';
 
 COMMENT ON FUNCTION hloom_guard(hloom_handle) IS
-'makes the transaction fail to commit unless the lease of the handle is held then. Not supported by this version: 0A000';
+'makes the transaction depend on the lease of a handle; LL010 for a NULL or all-NULL handle, too';
 
 CREATE FUNCTION hloom_execute_with_lock(
 	namespace pg_catalog.text,

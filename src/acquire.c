@@ -23,8 +23,10 @@
 #include "calls.h"
 #include "compat.h"
 #include "errors.h"
+#include "guard.h"
 #include "handle.h"
 #include "lease_time.h"
+#include "loss.h"
 #include "nesting.h"
 #include "provider.h"
 #include "stats.h"
@@ -213,9 +215,23 @@ ended_by_lock_timeout(const HloomAcquisition *acquisition, const HloomAttempts *
 }
 
 /*
+ * Ends statements when the lease is lost, and keeps its transaction from committing.  If this fails
+ * the statement does, and the lease is given back.
+ */
+static void
+cancel_on_loss(const HloomAcquisition *acquisition)
+{
+	const HloomCall *call = &acquisition->call;
+
+	hloom_loss_watch(call, acquisition->grant.fence);
+	if (call->scope == HLOOM_SCOPE_TRANSACTION)
+		hloom_guard_add(acquisition->provider, call, &acquisition->grant, true);
+}
+
+/*
  * Whether the transaction has a lease of its own on the key already: then this call is given that
- * one, and its end becomes the later one of both.  Not inside an action, which has its key for
- * itself.  Raises LL010 when that lease is lost.
+ * one, its end becomes the later one of both, and its on_lost the stricter.  Not inside an action,
+ * which has its key for itself.  Raises LL010 when that lease is lost.
  */
 static bool
 join(HloomAcquisition *acquisition)
@@ -241,9 +257,11 @@ join(HloomAcquisition *acquisition)
 		call->requested_at = grant->expires_at - grant->lease;
 	}
 	if (reply == HLOOM_NO)
-		hloom_error_lost(&call->name);
+		hloom_error_lost(&call->name, HLOOM_LOST_JOIN, false);
 	if (reply != HLOOM_YES)
 		fail(acquisition, reply, false, cause);
+	if (call->cancel)
+		cancel_on_loss(acquisition);
 	count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
 	return true;
 }
@@ -282,6 +300,8 @@ hloom_acquire(HloomAcquisition *acquisition)
 	acquisition->waited = run.waited;
 	if (likely(reply == HLOOM_YES))
 	{
+		if (acquisition->call.cancel)
+			cancel_on_loss(acquisition);
 		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
 		return true;
 	}

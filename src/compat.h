@@ -8,6 +8,7 @@
 #define HLOOM_COMPAT_H
 
 #include "access/multixact.h"
+#include "access/sdir.h"
 #include "access/tableam.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -44,6 +45,29 @@ typedef RelFileNode HloomFile;
 #define hloom_rel_first_file_subid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #define HLOOM_AM_SET_NEW_FILE(fn) .relation_set_new_filenode = (fn)
 typedef bool *HloomUpdateIndexes;
+#endif
+
+/* What ExecutorRun() is called with, as parameters, as a struct, and handed on: one less from 18. */
+#if PG_VERSION_NUM >= 180000
+#define HLOOM_EXECUTOR_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
+#define HLOOM_EXECUTOR_RUN_PASS(from) from query, from direction, from count
+typedef struct HloomExecutorRun
+{
+	struct QueryDesc *query;
+	ScanDirection direction;
+	uint64		count;
+} HloomExecutorRun;
+#else
+#define HLOOM_EXECUTOR_RUN_ARGS \
+	QueryDesc *query, ScanDirection direction, uint64 count, bool once
+#define HLOOM_EXECUTOR_RUN_PASS(from) from query, from direction, from count, from once
+typedef struct HloomExecutorRun
+{
+	struct QueryDesc *query;
+	ScanDirection direction;
+	uint64		count;
+	bool		once;
+} HloomExecutorRun;
 #endif
 
 /*

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -17,6 +18,8 @@
 
 #include "compat.h"
 #include "errors.h"
+
+#define LOST_HINT "Roll back and try again, with a longer lease."
 
 static char *
 key_text(const HloomKey *name)
@@ -194,18 +197,96 @@ hloom_error_tracked_full(void)
 	pg_unreachable();
 }
 
+static const char *
+lost_reason(bool ended)
+{
+	return ended ? "it has ended" : "it was given back or taken away";
+}
+
+static char *
+lost_detail(const HloomKey *name)
+{
+	HloomCourse course = {.name = name};
+
+	return hloom_error_detail(&course);
+}
+
 /*
- * Raises LL010: the transaction's lease on the key is lost.
+ * Raises LL010: a lease is lost; "ended": by its end.  name is NULL for an empty handle.
  */
 void
-hloom_error_lost(const HloomKey *name)
+hloom_error_lost(const HloomKey *name, HloomLostPlace place, bool ended)
 {
+	const char *format = NULL;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(HLOOM_ERRCODE_LOST),
+				 errmsg("there is no lease to guard")));
+	switch (place)
+	{
+		case HLOOM_LOST_JOIN:
+			format = "the transaction has lost its lease on key \"%s\" of namespace \"%s\"";
+			break;
+		case HLOOM_LOST_GUARD:
+			format = "the lease on key \"%s\" of namespace \"%s\" is not held";
+			break;
+		case HLOOM_LOST_STATEMENT:
+			format = "canceling statement because the lease on key \"%s\" of namespace \"%s\""
+				" is lost: %s";
+			break;
+		case HLOOM_LOST_COMMIT:
+			format = "could not commit because the lease on key \"%s\" of namespace \"%s\""
+				" is lost: %s";
+			break;
+	}
 	ereport(ERROR,
 			(errcode(HLOOM_ERRCODE_LOST),
-			 errmsg("the transaction has lost its lease on key \"%s\" of namespace \"%s\"",
-					key_text(name), namespace_text(name)),
-			 errhint("Roll back and try again, with a longer lease.")));
+			 errmsg_internal(format, key_text(name), namespace_text(name), lost_reason(ended)),
+			 errdetail_internal("%s", lost_detail(name)),
+			 errhint(LOST_HINT)));
 	pg_unreachable();
+}
+
+/*
+ * Turns the error of a cancelled statement into LL010.
+ */
+void
+hloom_error_make_lost(ErrorData *error, const HloomKey *name, bool ended)
+{
+	error->sqlerrcode = HLOOM_ERRCODE_LOST;
+	error->message = psprintf("canceling statement because the lease on key \"%s\" of namespace"
+							  " \"%s\" is lost: %s",
+							  key_text(name), namespace_text(name), lost_reason(ended));
+	error->detail = lost_detail(name);
+	error->hint = pstrdup(LOST_HINT);
+}
+
+/*
+ * Raises 0A000: no commit can depend on a lease of this provider.
+ */
+void
+hloom_error_no_guard(const char *provider)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("lock provider \"%s\" has no guards", provider)));
+	pg_unreachable();
+}
+
+/*
+ * Warns when the client's own statement uses, outside of a transaction block, what lasts until the
+ * end of the transaction only.  A function or an action may do so: then there is a context.
+ */
+void
+hloom_error_warn_no_block(const char *what)
+{
+	if (IsTransactionBlock() || error_context_stack != NULL)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+			 errmsg("%s can only be used in transaction blocks", what),
+			 errhint("It ends with this statement; use BEGIN before it.")));
 }
 
 static void

@@ -23,13 +23,25 @@ typedef struct HloomCourse
 	const char *cause;			/* the provider's own words, or NULL */
 } HloomCourse;
 
+/* Where it is noticed that a lease is lost. */
+typedef enum HloomLostPlace
+{
+	HLOOM_LOST_JOIN,			/* a further call for the transaction's own lease */
+	HLOOM_LOST_GUARD,			/* hloom_guard() */
+	HLOOM_LOST_STATEMENT,		/* running, or about to */
+	HLOOM_LOST_COMMIT
+} HloomLostPlace;
+
 extern char *hloom_error_detail(const HloomCourse *course);
 pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCourse *course);
 pg_noreturn extern void hloom_error_busy(const HloomCourse *course, const HloomGrant *holder,
 										 bool lock_timeout);
 pg_noreturn extern void hloom_error_reentrancy(const HloomKey *name);
 extern void hloom_error_warn_release(const HloomCourse *course);
-pg_noreturn extern void hloom_error_lost(const HloomKey *name);
+pg_noreturn extern void hloom_error_lost(const HloomKey *name, HloomLostPlace place, bool ended);
+extern void hloom_error_make_lost(ErrorData *error, const HloomKey *name, bool ended);
+extern void hloom_error_warn_no_block(const char *what);
+pg_noreturn extern void hloom_error_no_guard(const char *provider);
 extern void hloom_error_warn_check(const HloomCourse *course);
 extern void hloom_error_warn_extend(const HloomCourse *course);
 extern void hloom_error_warn_disabled(const HloomKey *name);

@@ -27,8 +27,10 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "guard.h"
 #include "handle.h"
 #include "lease_sweep.h"
+#include "loss.h"
 #include "stats.h"
 #include "tracked.h"
 
@@ -74,6 +76,44 @@ enlarged(void *items, Size size)
 }
 
 /*
+ * Marks the lease and takes note of it for its removal.
+ */
+static void
+give_back(const Held *held, bool orphan)
+{
+	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1);
+
+	hloom_loss_unwatch(&held->id);
+	if (orphan && !done)
+		hloom_stats_add_at(held->place, HLOOM_STAT_ORPHAN_FAILED, 1);
+	if (done && given_back_count < given_back_room)
+		given_back[given_back_count++] = held->id;
+}
+
+/*
+ * Leaves out what has ended, so that a session that never gives back what it takes keeps no list of
+ * all it ever took.
+ */
+static void
+forget_ended(HeldList *list)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int			kept = 0;
+
+	for (int i = 0; list == &bound && i < list->count; i++)
+	{
+		if (list->items[i].scope == HLOOM_SCOPE_SESSION &&
+			hloom_tracked_end(&list->items[i].id) <= now &&
+			!hloom_loss_watches(&list->items[i].id))
+			give_back(&list->items[i], false);
+		else
+			list->items[kept++] = list->items[i];
+	}
+	if (list == &bound)
+		list->count = kept;
+}
+
+/*
  * Makes room for one more in the list, and for giving it back.
  */
 static void
@@ -81,6 +121,8 @@ make_room(HeldList *list)
 {
 	int			most_given_back = given_back_count + fresh.count + bound.count + 1;
 
+	if (list->count == list->room)
+		forget_ended(list);
 	if (list->count == list->room)
 	{
 		int			room = Max(FIRST_ROOM, 2 * list->room);
@@ -95,20 +137,6 @@ make_room(HeldList *list)
 		given_back = enlarged(given_back, room * sizeof(HloomTrackedId));
 		given_back_room = room;
 	}
-}
-
-/*
- * Marks the lease and takes note of it for its removal.
- */
-static void
-give_back(const Held *held, bool orphan)
-{
-	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1);
-
-	if (orphan && !done)
-		hloom_stats_add_at(held->place, HLOOM_STAT_ORPHAN_FAILED, 1);
-	if (done && given_back_count < given_back_room)
-		given_back[given_back_count++] = held->id;
 }
 
 static bool
@@ -308,8 +336,11 @@ find(HeldList *list, uint64 hash, const pg_uuid_t *owner)
 static void
 delist(HeldList *list, Held *held)
 {
-	if (held != NULL)
-		*held = list->items[--list->count];
+	if (held == NULL)
+		return;
+	hloom_loss_unwatch(&held->id);
+	hloom_guard_forget(held->id.hash, held->id.fence);
+	*held = list->items[--list->count];
 }
 
 /*
@@ -317,19 +348,24 @@ delist(HeldList *list, Held *held)
  * says.  Returns whether there is nothing left to list.
  */
 static bool
-note_renewal(const HloomCall *call, const HloomTrackedId *id)
+note_renewal(const HloomCall *call)
 {
 	Held	   *held = find(&bound, call->name.hash, &call->owner);
 
 	if (call->scope == HLOOM_SCOPE_LEASE)
 	{
-		(void) hloom_tracked_drop(id, true);
 		delist(&bound, held);
 		return true;
 	}
-	if (held != NULL)
-		held->scope = call->scope;
-	return held != NULL;
+	if (held == NULL)
+		return false;
+	if (!call->cancel || held->scope != call->scope)
+	{
+		hloom_loss_unwatch(&held->id);
+		hloom_guard_forget(held->id.hash, held->id.fence);
+	}
+	held->scope = call->scope;
+	return true;
 }
 
 /*
@@ -342,12 +378,9 @@ hloom_handle_hold(const HloomCall *call, const HloomGrant *grant)
 	HeldList   *list = call->scope == HLOOM_SCOPE_LEASE ? &fresh : &bound;
 	Held	   *held = &list->items[list->count];
 
-	held->id.database = MyDatabaseId;
-	held->id.hash = (uint32) call->name.hash;
-	held->id.fence = grant->fence;
-	if (call->scope != HLOOM_SCOPE_LEASE)
-		hloom_tracked_hold(&held->id);
-	if (grant->renewed && note_renewal(call, &held->id))
+	hloom_tracked_unreserve();
+	held->id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
+	if (grant->renewed && note_renewal(call))
 		return;
 	held->hash = call->name.hash;
 	held->owner = call->owner;
@@ -387,22 +420,26 @@ hloom_handle_joined(const HloomKey *name)
 }
 
 /*
- * Gives back the leases of scope "session".  Returns how many.  Does not raise.
+ * Gives back the leases of scope "session".  Returns how many were held.  Does not raise.
  */
 int64
 hloom_handle_release_session(void)
 {
+	TimestampTz now = GetCurrentTimestamp();
 	int			kept = 0;
-	int64		released;
+	int64		released = 0;
 
 	for (int i = 0; i < bound.count; i++)
 	{
-		if (bound.items[i].scope == HLOOM_SCOPE_SESSION)
-			give_back(&bound.items[i], false);
-		else
+		if (bound.items[i].scope != HLOOM_SCOPE_SESSION)
+		{
 			bound.items[kept++] = bound.items[i];
+			continue;
+		}
+		if (hloom_tracked_end(&bound.items[i].id) > now)
+			released++;
+		give_back(&bound.items[i], false);
 	}
-	released = bound.count - kept;
 	bound.count = kept;
 	return released;
 }

@@ -15,7 +15,7 @@
 #include "guc.h"
 #include "lease_ddl.h"
 #include "shmem.h"
-#include "sql_session.h"
+#include "statement.h"
 
 HLOOM_MODULE_MAGIC;
 
@@ -29,6 +29,6 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		hloom_shmem_init();
-		hloom_session_init();
+		hloom_statement_init();
 	}
 }

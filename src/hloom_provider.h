@@ -62,6 +62,7 @@ typedef struct HloomCall
 	TimestampTz deadline;		/* the reply is worthless after this instant */
 	TimestampTz wait_until;		/* try_acquire: wait no longer for access to the store, then NO */
 	HloomScope	scope;
+	bool		cancel;			/* the holder's statement is cancelled when the lease is lost */
 	bool		auto_extend;
 	const char *note;			/* NULL or note_len bytes */
 	uint16		note_len;
@@ -91,6 +92,7 @@ typedef struct HloomLease
 	TimestampTz granted_at;
 	TimestampTz expires_at;
 	HloomScope	scope;
+	bool		committing;		/* a commit depends on it */
 	Oid			holder_role;
 	int			holder_pid;		/* 0: that process is gone */
 	const char *application;
@@ -131,6 +133,20 @@ typedef struct HloomProvider
 
 	/* YES: this owner holds it now.  Writes nothing. */
 	HloomReply	(*is_held) (const HloomCall *call, HloomGrant *grant);
+
+	/*
+	 * A transaction that depends on the grant with this fence is about to commit.  YES: the owner
+	 * holds it now, and until commit_end the key is granted to nobody and the lease neither
+	 * expires nor is taken away.  NO: lost; grant tells its end, or 0.  May raise.  Both may be
+	 * NULL: then no commit can depend on a lease.
+	 */
+	HloomReply	(*commit_begin) (const HloomCall *call, int64 fence, HloomGrant *grant);
+
+	/*
+	 * The outcome is there, after each YES of commit_begin.  Must not raise, nor wait for
+	 * anybody.
+	 */
+	void		(*commit_end) (const HloomCall *call, int64 fence);
 
 	/*
 	 * How many leases of a namespace are held in this database now; until the end of the

@@ -262,7 +262,7 @@ hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge)
 	judge->incarnation = hloom_shared && !RecoveryInProgress() ? hloom_shared->incarnation : 0;
 	judge->bucket = bucket->number;
 	judge->stamp = bucket->stamp;
-	judge->given_back = hloom_tracked_any_given_back(bucket->number);
+	judge->marked = hloom_tracked_any_marked(bucket->number);
 }
 
 /*

@@ -26,21 +26,24 @@ typedef struct HloomJudge
 	uint64		incarnation;	/* 0: rows of other incarnations count */
 	uint32		bucket;
 	uint32		stamp;
-	bool		given_back;		/* some row of the bucket may be one given back elsewhere */
+	bool		marked;			/* some row of the bucket may be given back, or a commit's */
 } HloomJudge;
 
 /*
- * Whether the row is somebody's lease.  Not: released, expired, left behind by a split, bound to
- * a session or transaction of a server that is gone, given back at the end of one.
+ * Whether the row is somebody's lease.  Not: released, left behind by a split, bound to a session
+ * or transaction of a server that is gone; and, unless a commit depends on it, expired, or given
+ * back at the end of one.
  */
 static inline bool
 hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 {
-	return !(row->flags & HLOOM_ROW_FREE) && row->expires_at > judge->now &&
+	bool		unexpired = row->expires_at > judge->now;
+
+	return !(row->flags & HLOOM_ROW_FREE) && (unexpired || unlikely(judge->marked)) &&
 		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
 		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
 		 row->incarnation == judge->incarnation) &&
-		(likely(!judge->given_back) || !hloom_tracked_is_given_back(row->hash, row->fence));
+		(likely(!judge->marked) || hloom_tracked_counts(row->hash, row->fence, unexpired));
 }
 
 pg_noreturn extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what);

@@ -173,6 +173,22 @@ hloom_key_check(HloomKey *name, const text *key, int longest)
 }
 
 /*
+ * Returns the name with its texts in a chunk of the context, at ns.
+ */
+HloomKey
+hloom_key_copy(const HloomKey *name, MemoryContext context)
+{
+	HloomKey	copy = *name;
+	char	   *texts = MemoryContextAlloc(context, name->ns_len + name->key_len);
+
+	memcpy(texts, name->ns, name->ns_len);
+	memcpy(texts + name->ns_len, name->key, name->key_len);
+	copy.ns = texts;
+	copy.key = texts + name->ns_len;
+	return copy;
+}
+
+/*
  * Raises 22023 for a note that is too long.
  */
 void

@@ -18,94 +18,18 @@
  */
 #include "postgres.h"
 
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/fmgrprotos.h"
-#include "utils/guc.h"
-#include "utils/inet.h"
 
 #include "compat.h"
 #include "lease_bucket.h"
 #include "lease_delta.h"
+#include "lease_form.h"
 #include "lease_split.h"
 #include "lease_store.h"
 #include "lease_time.h"
 #include "lease_walk.h"
 #include "shmem.h"
-
-/*
- * Writes the client's address as family byte and address.  Returns the length; 0 without one.
- * Asks core's SQL function once, since the header that declares the connection needs more than
- * PostgreSQL's own headers.
- */
-static int
-client_address(char *to)
-{
-	static int	length = -1;
-	static char address[HLOOM_MAX_ADDR];
-
-	if (unlikely(length < 0))
-	{
-		LOCAL_FCINFO(fcinfo, 0);
-		Datum		found;
-
-		InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
-		found = inet_client_addr(fcinfo);
-		length = 0;
-		if (!fcinfo->isnull)
-		{
-			inet	   *client = DatumGetInetPP(found);
-
-			address[0] = ip_family(client) == PGSQL_AF_INET ? 4 : 6;
-			memcpy(address + 1, ip_addr(client), ip_addrsize(client));
-			length = 1 + ip_addrsize(client);
-		}
-	}
-	memcpy(to, address, length);
-	return length;
-}
-
-/*
- * Makes the row of a call, all but its fence and its times.
- */
-static void
-form_row(HloomRow *row, const HloomCall *call)
-{
-	char	   *to = row->texts;
-	int			app_len = application_name ? strlen(application_name) : 0;
-
-	if (app_len > HLOOM_MAX_APP)
-		app_len = pg_mbcliplen(application_name, app_len, HLOOM_MAX_APP);
-	memset(row, 0, offsetof(HloomRow, texts));
-	row->hash = (uint32) call->name.hash;
-	row->flags = call->auto_extend ? HLOOM_ROW_AUTO_EXTEND : 0;
-	row->mode = HLOOM_MODE_EXCLUSIVE;
-	row->scope = call->scope;
-	row->ns_len = call->name.ns_len;
-	row->key_len = call->name.key_len;
-	row->note_len = call->note_len;
-	row->app_len = app_len;
-	row->owner = call->owner;
-	row->lease = call->lease;
-	row->incarnation = hloom_shared->incarnation;
-	row->role = GetUserId();
-	row->pid = MyProcPid;
-
-	memcpy(to, call->name.ns, row->ns_len);
-	to += row->ns_len;
-	memcpy(to, call->name.key, row->key_len);
-	to += row->key_len;
-	if (row->note_len > 0)
-		memcpy(to, call->note, row->note_len);
-	to += row->note_len;
-	if (app_len > 0)
-		memcpy(to, application_name, app_len);
-	to += app_len;
-	row->addr_len = client_address(to);
-	to += row->addr_len;
-	memset(to, 0, MAXALIGN(hloom_row_size(row)) - hloom_row_size(row));
-}
 
 /*
  * Adds a row to a page of the chain, after a purge when asked.
@@ -198,8 +122,6 @@ renew_row(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
 {
 	ItemPointer at = &walk->held_at;
 
-	row->fence = walk->head.fence;
-	row->granted_at = walk->head.granted_at;
 	if (hloom_row_size(row) <= walk->capacity)
 		return overwrite_row(bucket, at, row, hloom_row_size(row));
 	row->ns_len = walk->head.ns_len;
@@ -227,21 +149,111 @@ note_change(HloomChange *change, XLogRecPtr lsn, const HloomWalk *walk, bool fre
 	change->at = walk->judge.now;
 }
 
+static HloomTrackedId
+id_of(const HloomRow *row)
+{
+	return hloom_tracked_id(row->hash, row->fence);
+}
+
 /*
  * The row's grant is at its end: nobody follows it any more.
  */
 static void
 forget_entry(const HloomRow *head)
 {
-	HloomTrackedId id = {.database = MyDatabaseId,.hash = head->hash,.fence = head->fence};
+	HloomTrackedId id = id_of(head);
 
 	(void) hloom_tracked_drop(&id, true);
 }
 
 /*
- * Claims the key for the call's owner.  Returns false when another owner holds it, and tells of
- * that one in grant.  On true the grant and the change are filled, and the caller holds interrupts
- * once more than before, so that nothing comes between the change and its outcome.
+ * Whether a commit depends on the lease found, so that nobody may take it, renew it or bring it to
+ * an end now.
+ */
+static bool
+is_committing(const HloomWalk *walk)
+{
+	HloomTrackedId id = id_of(&walk->head);
+
+	return unlikely(walk->judge.marked) && hloom_tracked_is_committing(&id);
+}
+
+/*
+ * Whether the call's owner holds the key at this moment.  A row that counts only because a commit
+ * depends on it is nobody's any more.
+ */
+static bool
+is_owners(const HloomWalk *walk)
+{
+	return walk->held && walk->mine && walk->head.expires_at > walk->judge.now;
+}
+
+/*
+ * Notes in the tracked lease of the row, if there is to be one, whom it follows from now on.
+ * Returns false when it was to be renewed and has been given back this moment.
+ */
+static bool
+note_scope(const HloomWalk *walk, const HloomRow *row)
+{
+	HloomTrackedId id = id_of(row);
+
+	if (row->scope != HLOOM_SCOPE_LEASE)
+		return hloom_tracked_hold(&id, row->expires_at);
+	return !walk->held || walk->head.scope == HLOOM_SCOPE_LEASE || hloom_tracked_let_go(&id);
+}
+
+/*
+ * Locks the call's bucket and walks it, after a split if one is due.
+ */
+static void
+walk_for_claim(Relation rel, const HloomCall *call, Size need, HloomBucket *bucket, HloomWalk *walk)
+{
+	hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, bucket, walk);
+	if (walk->held || likely(!hloom_split_due(walk->live, walk->live_bytes + need,
+											  walk->judge.now)))
+		return;
+	hloom_bucket_unlock(bucket);
+	hloom_split_contained(rel);
+	hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, bucket, walk);
+}
+
+/*
+ * Gives the owner, whose row was found, a new end.  Returns an invalid LSN, with nothing changed,
+ * when the lease has been given back this moment.
+ */
+static XLogRecPtr
+renew(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
+{
+	row->fence = walk->head.fence;
+	row->granted_at = walk->head.granted_at;
+	if (!note_scope(walk, row))
+		return InvalidXLogRecPtr;
+	return renew_row(bucket, walk, row);
+}
+
+/*
+ * Grants the key, which nobody holds.
+ */
+static XLogRecPtr
+grant_new(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
+{
+	XLogRecPtr	lsn;
+
+	row->granted_at = walk->judge.now;
+	row->fence = hloom_bucket_next_fence(hloom_page_tail(BufferGetPage(bucket->primary)),
+										 walk->judge.now);
+	lsn = place_row(bucket, walk, row);
+	(void) note_scope(walk, row);
+	if (unlikely(walk->judge.marked) && ItemPointerIsValid(&walk->stale))
+		forget_entry(&walk->stale_head);
+	return lsn;
+}
+
+/*
+ * Claims the key for the call's owner.  Returns false when another owner holds it, or a commit
+ * depends on the lease, and tells of that one in grant.  On true the grant and the change are
+ * filled, and the caller holds interrupts once more than before, so that nothing comes between the
+ * change and its outcome.
  */
 bool
 hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
@@ -250,41 +262,32 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 	HloomRow   *row = &space.row;
 	HloomBucket bucket;
 	HloomWalk	walk;
-	Size		need;
 	XLogRecPtr	lsn;
 
-	form_row(row, call);
-	need = MAXALIGN(hloom_row_size(row));
-	hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	if (!walk.held && unlikely(hloom_split_due(walk.live, walk.live_bytes + need, walk.judge.now)))
+	hloom_form_row(row, call);
+	for (;;)
 	{
-		hloom_bucket_unlock(&bucket);
-		hloom_split_contained(rel);
-		hloom_walk_lock(rel, call, need, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	}
-	if (walk.held && !walk.mine)
-	{
-		hloom_bucket_unlock(&bucket);
-		grant->expires_at = walk.head.expires_at;
-		grant->holder_role = walk.head.role;
-		grant->holder_pid = walk.head.pid;
-		return false;
-	}
+		walk_for_claim(rel, call, MAXALIGN(hloom_row_size(row)), &bucket, &walk);
+		if (walk.held && (!walk.mine || is_committing(&walk)))
+		{
+			hloom_bucket_unlock(&bucket);
+			grant->expires_at = walk.head.expires_at;
+			grant->holder_role = walk.head.role;
+			grant->holder_pid = walk.head.pid;
+			return false;
+		}
 
-	HOLD_INTERRUPTS();
-	row->expires_at = hloom_time_add(walk.judge.now, call->lease);
-	if (walk.held)
-		lsn = renew_row(&bucket, &walk, row);
-	else
-	{
-		row->granted_at = walk.judge.now;
-		row->fence = hloom_bucket_next_fence(hloom_page_tail(BufferGetPage(bucket.primary)),
-											 walk.judge.now);
-		lsn = place_row(&bucket, &walk, row);
+		HOLD_INTERRUPTS();
+		row->expires_at = hloom_time_add(walk.judge.now, call->lease);
+		lsn = walk.held ? renew(&bucket, &walk, row) : grant_new(&bucket, &walk, row);
+		if (likely(!walk.held || !XLogRecPtrIsInvalid(lsn)))
+			break;
+
+		/* Its session has ended since the walk. */
+		hloom_bucket_unlock(&bucket);
+		RESUME_INTERRUPTS();
 	}
 	note_change(change, lsn, &walk, !walk.held, true);
-	if (unlikely(walk.judge.given_back) && ItemPointerIsValid(&walk.stale))
-		forget_entry(&walk.stale_head);
 	hloom_bucket_unlock(&bucket);
 	grant->renewed = walk.held;
 	grant->fence = row->fence;
@@ -305,7 +308,8 @@ is_untouched(const HloomRow *head, const HloomGrant *grant)
 
 /*
  * Frees the key if the call's owner holds it; with a grant, only if nobody renewed or extended the
- * lease since this backend got it.  Returns whether it did.
+ * lease since this backend got it.  Returns whether it did.  change->at is 0 when a commit depends
+ * on the lease: then its outcome frees the key, and nothing is changed here.
  */
 bool
 hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant,
@@ -313,11 +317,14 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 {
 	HloomBucket bucket;
 	HloomWalk	walk;
+	HloomTrackedId id;
 	bool		frees;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	frees = walk.held && walk.mine && (grant == NULL || is_untouched(&walk.head, grant));
-	if (frees)
+	frees = is_owners(&walk) && (grant == NULL || is_untouched(&walk.head, grant));
+	change->at = 0;
+	id = id_of(&walk.head);
+	if (frees && (likely(!walk.judge.marked) || !hloom_tracked_release_committing(&id)))
 	{
 		walk.head.flags |= HLOOM_ROW_FREE;
 		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
@@ -330,58 +337,6 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 }
 
 /*
- * Looks for the row of a grant in a locked page.  Copies its head and its key, palloc'd.
- */
-static bool
-find_grant(const HloomBucket *bucket, Buffer buf, uint32 hash, int64 fence, ItemPointer at,
-		   HloomRow *head, char **key)
-{
-	Page		page = BufferGetPage(buf);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-
-	hloom_bucket_check_items(bucket, buf);
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		HloomRow   *row = hloom_page_row(page, off);
-
-		if (row->hash != hash || row->fence != fence || (row->flags & HLOOM_ROW_FREE))
-			continue;
-		ItemPointerSet(at, BufferGetBlockNumber(buf), off);
-		*head = *row;
-		*key = pnstrdup(row->texts + row->ns_len, row->key_len);
-		return true;
-	}
-	return false;
-}
-
-/*
- * Frees the row of a grant that was given back, whether it has ended or not.  Returns its key,
- * palloc'd, or NULL when it is not there any more.
- */
-char *
-hloom_store_remove(Relation rel, uint32 hash, int64 fence)
-{
-	HloomBucket bucket;
-	ItemPointerData at;
-	HloomRow	head;
-	char	   *key = NULL;
-	Buffer		buf;
-
-	hloom_bucket_lock_hash(rel, hash, BUFFER_LOCK_EXCLUSIVE, &bucket);
-	buf = bucket.primary;
-	while (BufferIsValid(buf) && !find_grant(&bucket, buf, hash, fence, &at, &head, &key))
-		buf = hloom_bucket_next(&bucket, buf, BUFFER_LOCK_EXCLUSIVE);
-	if (key != NULL)
-	{
-		hloom_bucket_unlock_block(&bucket, buf);
-		head.flags |= HLOOM_ROW_FREE;
-		overwrite_row(&bucket, &at, &head, offsetof(HloomRow, texts));
-	}
-	hloom_bucket_unlock(&bucket);
-	return key;
-}
-
-/*
  * Lets the owner's lease end call->lease from now; with 0 as long as last granted, at most
  * call->max_lease.  Returns false when the owner does not hold it.  On true interrupts are held,
  * as by hloom_store_claim.
@@ -391,20 +346,28 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 {
 	HloomBucket bucket;
 	HloomWalk	walk;
-	TimestampTz old_end;
+	HloomTrackedId id;
+	TimestampTz old_end = 0;
+	bool		extends = false;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	if (!walk.held || !walk.mine)
+	if (is_owners(&walk))
+	{
+		id = id_of(&walk.head);
+		old_end = walk.head.expires_at;
+		grant->capped = call->lease == 0 && walk.head.lease > call->max_lease;
+		walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
+		walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
+		extends = walk.head.scope == HLOOM_SCOPE_LEASE ||
+			hloom_tracked_extend(&id, walk.head.expires_at);
+	}
+	if (!extends)
 	{
 		hloom_bucket_unlock(&bucket);
 		return false;
 	}
 
 	HOLD_INTERRUPTS();
-	old_end = walk.head.expires_at;
-	grant->capped = call->lease == 0 && walk.head.lease > call->max_lease;
-	walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
-	walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
 	note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
 									  offsetof(HloomRow, texts)), &walk, false,
 				walk.head.expires_at > old_end);
@@ -426,7 +389,7 @@ hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant)
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
 	hloom_bucket_unlock(&bucket);
-	if (!walk.held || !walk.mine)
+	if (!is_owners(&walk))
 		return false;
 	grant->fence = walk.head.fence;
 	grant->expires_at = walk.head.expires_at;

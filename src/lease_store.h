@@ -22,7 +22,6 @@ extern bool hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *g
 							  HloomChange *change);
 extern bool hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant,
 								HloomChange *change);
-extern char *hloom_store_remove(Relation rel, uint32 hash, int64 fence);
 extern bool hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant,
 							   HloomChange *change);
 extern bool hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant);

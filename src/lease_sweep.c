@@ -14,7 +14,7 @@
 
 #include "compat.h"
 #include "durable.h"
-#include "lease_store.h"
+#include "lease_grant.h"
 #include "lease_sweep.h"
 #include "lease_table.h"
 
@@ -25,10 +25,12 @@ static void
 remove_one(Relation rel, const HloomTrackedId *id)
 {
 	XLogRecPtr	saved = hloom_durable_begin();
-	char	   *key = hloom_store_remove(rel, id->hash, id->fence);
+	char	   *key = hloom_grant_remove(rel, id);
 
 	if (key != NULL)
 		hloom_durable_forget(saved, GetCurrentTimestamp());
+	else if (!hloom_tracked_is_given_back(id))
+		return;					/* somebody else's by now, or a commit depends on it */
 	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
 		ereport(DEBUG1,
 				(errmsg_internal("LockOrphanRelease: clean-up release of key \"%s\": released",

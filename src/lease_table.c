@@ -94,6 +94,24 @@ hloom_table_is_ours(Relation rel)
 }
 
 /*
+ * Whether this transaction has given the lease table another file.
+ */
+bool
+hloom_table_has_new_file(void)
+{
+	Oid			table = hloom_table_oid();
+	Relation	rel = OidIsValid(table) ? RelationIdGetRelation(table) : NULL;
+	bool		has_new = false;
+
+	if (rel == NULL)
+		return false;
+	has_new = hloom_table_is_ours(rel) &&
+		hloom_rel_first_file_subid(rel) != InvalidSubTransactionId;
+	RelationClose(rel);
+	return has_new;
+}
+
+/*
  * Waits a little, or until the latch is set.  Lets interrupts in.
  */
 static void

@@ -20,6 +20,7 @@ extern Oid	hloom_table_oid(void);
 extern bool hloom_table_lock(Oid table, LOCKMODE mode, TimestampTz deadline);
 extern Relation hloom_table_open(LOCKMODE mode, TimestampTz deadline);
 extern void hloom_table_close(Relation rel, LOCKMODE mode);
+extern bool hloom_table_has_new_file(void);
 extern bool hloom_table_is_ours(Relation rel);
 
 #endif							/* HLOOM_LEASE_TABLE_H */

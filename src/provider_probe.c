@@ -21,6 +21,7 @@
 #include "lease_time.h"
 #include "provider_probe.h"
 #include "shmem.h"
+#include "tracked.h"
 
 /* How long a check waits for the table's lock, in microseconds. */
 #define CHECK_WAIT 1000000
@@ -42,6 +43,8 @@ is_alive(const HloomRow *row)
 static void
 form_lease(HloomLease *lease, const HloomRow *row)
 {
+	HloomTrackedId id = hloom_tracked_id(row->hash, row->fence);
+
 	memset(lease, 0, sizeof(*lease));
 	lease->name.ns = row->texts;
 	lease->name.ns_len = row->ns_len;
@@ -55,6 +58,7 @@ form_lease(HloomLease *lease, const HloomRow *row)
 	lease->granted_at = row->granted_at;
 	lease->expires_at = row->expires_at;
 	lease->scope = (HloomScope) row->scope;
+	lease->committing = hloom_tracked_any_marked(row->hash) && hloom_tracked_is_committing(&id);
 	lease->holder_role = row->role;
 	lease->holder_pid = is_alive(row) ? row->pid : 0;
 }

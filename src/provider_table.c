@@ -18,12 +18,16 @@
 #include "durable.h"
 #include "errors.h"
 #include "guc.h"
+#include "lease_grant.h"
 #include "lease_scan.h"
 #include "lease_store.h"
+#include "lease_sweep.h"
 #include "lease_table.h"
 #include "lease_time.h"
 #include "provider.h"
 #include "provider_probe.h"
+#include "stats.h"
+#include "tracked.h"
 
 /* An attempt waits at least so long for access to the table, in microseconds. */
 #define LEAST_WAIT 10000
@@ -31,7 +35,7 @@
 /*
  * Gives back what was just granted, unless the same owner has confirmed it elsewhere meanwhile: a
  * client that got no answer may have tried again on another connection.  Interrupts are held.  If
- * the table cannot be opened at once the lease runs out by itself.
+ * the table cannot be opened at once the row is left to whoever needs the key.
  */
 static void
 give_back(const HloomCall *call, const HloomGrant *grant)
@@ -41,8 +45,13 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 	HloomChange change;
 
 	if (rel == NULL)
+	{
+		HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
+
+		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len));
 		return;
-	if (hloom_store_release(rel, call, grant, &change))
+	}
+	if (hloom_store_release(rel, call, grant, &change) && change.at != 0)
 		hloom_durable_forget(saved, change.at);
 	hloom_table_close(rel, RowExclusiveLock);
 }
@@ -120,7 +129,7 @@ table_release(const HloomCall *call)
 	if (rel == NULL)
 		return HLOOM_TIMEOUT;
 	released = hloom_store_release(rel, call, NULL, &change);
-	if (released)
+	if (released && change.at != 0)
 		hloom_durable_forget(saved, change.at);
 	hloom_table_close(rel, RowExclusiveLock);
 	return released ? HLOOM_YES : HLOOM_NO;
@@ -171,6 +180,45 @@ table_is_held(const HloomCall *call, HloomGrant *grant)
 }
 
 /*
+ * Provider contract, commit_begin.  The lock is kept until the end of the transaction: until then
+ * the row is not truncated away.  Who cannot get it before the lease is at its end has lost it.
+ */
+static HloomReply
+table_commit_begin(const HloomCall *call, int64 fence, HloomGrant *grant)
+{
+	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, fence);
+	Relation	rel = hloom_table_open(AccessShareLock, call->deadline);
+	HloomReply	reply;
+
+	grant->expires_at = 0;
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	if (!hloom_table_lock(RelationGetRelid(rel), RowExclusiveLock, call->deadline))
+	{
+		hloom_table_close(rel, AccessShareLock);
+		return HLOOM_TIMEOUT;
+	}
+	reply = hloom_grant_commit_begin(rel, &id, &grant->expires_at);
+	if (reply == HLOOM_UNAVAILABLE && hloom_sweep_all() > 0)
+		reply = hloom_grant_commit_begin(rel, &id, &grant->expires_at);
+	if (reply == HLOOM_UNAVAILABLE)
+		hloom_error_tracked_full();
+	hloom_table_close(rel, AccessShareLock);
+	return reply;
+}
+
+/*
+ * Provider contract, commit_end.
+ */
+static void
+table_commit_end(const HloomCall *call, int64 fence)
+{
+	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, fence);
+
+	hloom_tracked_commit_end(&id);
+}
+
+/*
  * Provider contract, count.  The lock is kept until the end of the transaction and holds off new
  * grants.  Whoever takes the table's lock after that has heard of what was committed.
  */
@@ -203,6 +251,8 @@ const HloomProvider hloom_provider_table = {
 	.release = table_release,
 	.extend = table_extend,
 	.is_held = table_is_held,
+	.commit_begin = table_commit_begin,
+	.commit_end = table_commit_end,
 	.count = table_count,
 	.list = hloom_probe_list,
 	.check = hloom_probe_check

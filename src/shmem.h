@@ -33,8 +33,8 @@ typedef struct HloomShared
 	/* No growth of the lease table is tried before this TimestampTz.  Atomic; advisory. */
 	pg_atomic_uint64 grow_after;
 
-	/* Leases given back whose rows may still be there, by partition.  See tracked.c. */
-	pg_atomic_uint32 given_back[HLOOM_PARTITIONS];
+	/* Tracked leases that are given back or committing, by partition.  See tracked.c. */
+	pg_atomic_uint32 marked[HLOOM_PARTITIONS];
 } HloomShared;
 
 /* NULL when the library is not in shared_preload_libraries. */

@@ -271,9 +271,10 @@ scope_arg(FunctionCallInfo fcinfo, int scope, HloomScope otherwise)
 }
 
 /*
- * Refuses what this version does not have, and what no version will.
+ * Refuses what this version does not have, and what no version will.  Returns whether the loss of
+ * the lease is to cancel statements.
  */
-static void
+static bool
 check_following(FunctionCallInfo fcinfo, int first, HloomScope scope)
 {
 	bool		auto_extend = !PG_ARGISNULL(first + HLOOM_ARG_AUTO_EXTEND) &&
@@ -289,8 +290,7 @@ check_following(FunctionCallInfo fcinfo, int first, HloomScope scope)
 				 errhint("Use scope => 'session' or scope => 'transaction'.")));
 	if (auto_extend)
 		hloom_error_not_built("auto_extend");
-	if (cancel)
-		hloom_error_not_built("on_lost \"cancel\"");
+	return cancel;
 }
 
 /*
@@ -310,7 +310,7 @@ hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, i
 
 	hloom_args_name(&call->name, options, fcinfo);
 	call->scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE, scope);
-	check_following(fcinfo, first, call->scope);
+	call->cancel = check_following(fcinfo, first, call->scope);
 	call->lease = hloom_args_lease(fcinfo, first + HLOOM_ARG_LEASE, options->default_lease);
 	call->lease = hloom_time_capped_lease(call->lease, options->max_lease);
 	owner_or_new(call, fcinfo, first + HLOOM_ARG_OWNER);

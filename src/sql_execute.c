@@ -163,7 +163,7 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 		hloom_error_warn_disabled(&acquisition.call.name);
 		return hloom_action_run(action);
 	}
-	if (PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE) &&
+	if (PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE) && !acquisition.call.cancel &&
 		!hloom_provider_require(acquisition.options.provider)->exact)
 		acquisition.call.scope = HLOOM_SCOPE_LEASE;
 	return run_locked(&acquisition, action);

@@ -96,6 +96,8 @@ acquire(FunctionCallInfo fcinfo, const char *function, bool must)
 	hloom_args_require(function, true);
 	memset(&acquisition, 0, sizeof(acquisition));
 	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, must, HLOOM_SCOPE_LEASE);
+	if (acquisition.call.scope == HLOOM_SCOPE_TRANSACTION)
+		hloom_error_warn_no_block("scope \"transaction\"");
 	if (unlikely(!acquisition.options.enabled))
 		hloom_error_warn_disabled(&acquisition.call.name);
 	else if (!hloom_acquire(&acquisition))

@@ -114,7 +114,7 @@ add_lease(const HloomLease *lease, void *arg)
 	if (role)
 		values[LOCK_HOLDER] = CStringGetTextDatum(role);
 	values[LOCK_APPLICATION] = text_datum(lease->application, lease->application_len);
-	values[LOCK_STATE] = CStringGetTextDatum("held");
+	values[LOCK_STATE] = CStringGetTextDatum(lease->committing ? "committing" : "held");
 	values[LOCK_HELD_FOR] =
 		IntervalPGetDatum(hloom_time_to_interval(Max(looking->now - lease->granted_at, 0)));
 	values[LOCK_REMAINING] =

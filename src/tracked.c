@@ -1,102 +1,47 @@
 /*
  * tracked.c
- *	  Leases that follow a session or a transaction, in shared memory, and those given back there.
+ *	  Leases that follow a session or a transaction, or a commit depends on, in shared memory.
  *
  * At the end of a transaction or a backend nothing may fail and no page may be touched.  So a lease
  * is given back here, by a mark in its entry; from then on its row counts for nothing
  * (hloom_row_live), whoever wants the key takes the row over, and somebody removes row and entry
  * later (lease_sweep.c).  A lease of scope "lease" has an entry only when its statement failed and
- * the lease is an orphan.
+ * the lease is an orphan, or while a commit depends on it.
+ *
+ * While some commit depends on a grant its row counts, expired or given back, until the outcome.
  *
  * Core's hash table for shared memory, partitioned by the hash of the key.
  *
  * Locking.  All fields of an entry, and which entries there are, are guarded by the LWLock of the
  * partition; changed under it exclusively, read under it shared.  One is held at a time, but by
- * hloom_tracked_collect, which takes all, shared, in order.  They may be taken while a bucket of
- * the lease table is locked, never the other way around.  given_back of a partition (shmem.h)
- * counts its marked entries: changed with the lock, read without; whoever reads 0 has looked
- * before the mark was made.
+ * hloom_tracked_collect and hloom_tracked_lose_all, which take all, in order.  They may be taken
+ * while a bucket of the lease table is locked, never the other way around.  An entry gets and loses
+ * its row, and begins to be committing, under the lock of the row's bucket, which is held by
+ * whoever judges the row: so those who judge see it before or after.  A row can be given back
+ * without that lock, at any moment.
+ *
+ * marked of a partition (shmem.h) counts its entries that are given back or committing: changed
+ * with the lock, read without; whoever reads 0 has looked before the mark was made.  "watched" is
+ * written under the lock and read by its backend's signal handler without: ticket is cleared before
+ * the entry changes hands, so that end is read as what it is or not believed.
  *
  * An entry is reserved before its row is written, under a fence that none has, so that a full table
- * is known in time and nothing can fail afterwards.  Only the backend that is named in an entry
- * marks it; whoever removes or takes over the row removes it.
+ * is known in time and nothing can fail afterwards.  While an entry names a backend only that
+ * marks or removes it; others, who removed the row, mark it lost, and when the table is full they
+ * give back what has ended.  Once it is given back whoever removes the row removes it.
  *
  * Knows no page and no transaction.
  */
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
 
 #include "compat.h"
-#include "guc.h"
 #include "stats.h"
-#include "tracked.h"
-
-typedef struct Entry
-{
-	HloomTrackedId id;			/* must be first */
-	int			pid;			/* of the backend whose lease it is */
-	bool		given_back;
-	int16		orphan_of;		/* where an orphan is counted, see stats.h; -1 when it is none */
-} Entry;
-
-static HTAB *entries = NULL;
-static LWLockPadded *locks = NULL;
+#include "tracked_table.h"
 
 /* This backend's reservation; database is invalid when there is none. */
 static HloomTrackedId reserved = {0};
-
-static uint32
-hash_of(const void *key, Size size)
-{
-	return ((const HloomTrackedId *) key)->hash;
-}
-
-static LWLock *
-lock_of(const HloomTrackedId *id)
-{
-	return &locks[id->hash % HLOOM_PARTITIONS].lock;
-}
-
-static Entry *
-search(const HloomTrackedId *id, HASHACTION action)
-{
-	return (Entry *) hash_search_with_hash_value(entries, id, id->hash, action, NULL);
-}
-
-/*
- * Returns the bytes of shared memory needed.
- */
-Size
-hloom_tracked_size(void)
-{
-	return hash_estimate_size(hloom_max_tracked_leases, sizeof(Entry));
-}
-
-/*
- * Attaches to the table, and makes it when the memory was not found.  Called with
- * AddinShmemInitLock held, after the tranche was requested.
- */
-void
-hloom_tracked_start(bool found)
-{
-	HASHCTL		ctl = {
-		.keysize = sizeof(HloomTrackedId),
-		.entrysize = sizeof(Entry),
-		.hash = hash_of,
-		.num_partitions = HLOOM_PARTITIONS
-	};
-
-	entries = ShmemInitHash("hloom_lock tracked leases", hloom_max_tracked_leases,
-							hloom_max_tracked_leases, &ctl,
-							HASH_ELEM | HASH_FUNCTION | HASH_PARTITION | HASH_FIXED_SIZE);
-	locks = GetNamedLWLockTranche(HLOOM_EXTENSION) + HLOOM_LWLOCK_TRACKED;
-	for (int i = 0; !found && i < HLOOM_PARTITIONS; i++)
-		pg_atomic_init_u32(&hloom_shared->given_back[i], 0);
-}
 
 /*
  * Takes an entry for a lease about to be granted, in place of one reserved before.  Returns false
@@ -105,20 +50,15 @@ hloom_tracked_start(bool found)
 bool
 hloom_tracked_reserve(uint32 hash)
 {
-	HloomTrackedId id = {.database = MyDatabaseId,.hash = hash,.fence = -(int64) MyProcPid};
-	Entry	   *entry;
+	HloomTrackedId id = hloom_tracked_id(hash, -(int64) MyProcPid);
+	HloomTracked *entry;
 
 	hloom_tracked_unreserve();
-	LWLockAcquire(lock_of(&id), LW_EXCLUSIVE);
-	entry = search(&id, HASH_ENTER_NULL);
+	LWLockAcquire(hloom_tracked_lock_of(&id), LW_EXCLUSIVE);
+	entry = hloom_tracked_add(&id, MyProcPid);
 	if (entry != NULL)
-	{
-		entry->pid = MyProcPid;
-		entry->given_back = false;
-		entry->orphan_of = -1;
 		reserved = id;
-	}
-	LWLockRelease(lock_of(&id));
+	LWLockRelease(hloom_tracked_lock_of(&id));
 	return entry != NULL;
 }
 
@@ -128,58 +68,146 @@ hloom_tracked_reserve(uint32 hash)
 void
 hloom_tracked_unreserve(void)
 {
-	if (!OidIsValid(reserved.database))
+	if (likely(!OidIsValid(reserved.database)))
 		return;
-	LWLockAcquire(lock_of(&reserved), LW_EXCLUSIVE);
-	(void) search(&reserved, HASH_REMOVE);
-	LWLockRelease(lock_of(&reserved));
+	LWLockAcquire(hloom_tracked_lock_of(&reserved), LW_EXCLUSIVE);
+	(void) hloom_tracked_search(&reserved, HASH_REMOVE);
+	LWLockRelease(hloom_tracked_lock_of(&reserved));
 	reserved.database = InvalidOid;
 }
 
 /*
  * The lease an entry was reserved for is granted, or was renewed: it is this backend's from now on,
- * even if it was another's.  Does not raise.
+ * even if it was another's.  The bucket is locked.  Returns false when the lease, about to be
+ * renewed, has been given back this moment.  Does not raise.
  */
-void
-hloom_tracked_hold(const HloomTrackedId *id)
+bool
+hloom_tracked_hold(const HloomTrackedId *id, TimestampTz end)
 {
-	Entry	   *entry;
+	HloomTracked *entry;
+	bool		held = true;
 
 	Assert(reserved.database == id->database && reserved.hash == id->hash);
-	LWLockAcquire(lock_of(id), LW_EXCLUSIVE);
-	entry = search(id, HASH_FIND);
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry == NULL)
 	{
-		(void) hash_update_hash_key(entries, search(&reserved, HASH_FIND), id);
+		entry = hloom_tracked_search(&reserved, HASH_FIND);
+		hloom_tracked_rename(entry, id);
 		reserved.database = InvalidOid;
 	}
-	else
-		entry->pid = MyProcPid;
-	LWLockRelease(lock_of(id));
-	hloom_tracked_unreserve();
+	else if (entry->given_back)
+		held = false;
+	if (held)
+	{
+		hloom_tracked_change_hands(entry, MyProcPid);
+		pg_atomic_write_u64(&entry->watched.end, (uint64) end);
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return held;
 }
 
 /*
- * The grant's row is gone, was released or follows nobody any more: removes the entry, if there is
- * one.  "present" tells what became of an orphan: its row was found, or not.  Returns whether it
- * was an orphan, which is counted.  Does not raise.
+ * A lease is about to be renewed that follows nobody from then on.  The bucket is locked.  Returns
+ * false when it has been given back this moment.  Does not raise.
+ */
+bool
+hloom_tracked_let_go(const HloomTrackedId *id)
+{
+	HloomTracked *entry;
+	bool		given_back = false;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	if (entry != NULL)
+		given_back = entry->given_back;
+	if (entry != NULL && !given_back)
+	{
+		hloom_tracked_change_hands(entry, 0);
+		hloom_tracked_settle(entry, hloom_tracked_is_marked(entry));
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return !given_back;
+}
+
+/*
+ * Lets this backend's signal handler watch its lease, under a ticket no other lease has or had.
+ * Returns NULL when the lease is not this backend's any more.  Does not raise.
+ */
+HloomWatched *
+hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket)
+{
+	HloomTracked *entry;
+	HloomWatched *watched = NULL;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	if (entry != NULL && entry->pid == MyProcPid && !entry->given_back)
+	{
+		watched = &entry->watched;
+		pg_atomic_write_u64(&watched->ticket, ticket);
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return watched;
+}
+
+/*
+ * The lease is about to end at another time.  The bucket is locked.  Returns false when it has been
+ * given back this moment.  Does not raise.
+ */
+bool
+hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end)
+{
+	HloomTracked *entry;
+	bool		given_back;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	given_back = entry != NULL && entry->given_back;
+	if (entry != NULL && !given_back)
+		pg_atomic_write_u64(&entry->watched.end, (uint64) end);
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return !given_back;
+}
+
+/*
+ * Returns the end of this backend's lease, or 0 when it is lost or not this backend's any more.
+ */
+TimestampTz
+hloom_tracked_end(const HloomTrackedId *id)
+{
+	HloomTracked *entry;
+	TimestampTz end = 0;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	if (entry != NULL && entry->pid == MyProcPid && !entry->given_back)
+		end = (TimestampTz) pg_atomic_read_u64(&entry->watched.end);
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return end;
+}
+
+/*
+ * The grant's row is gone: removes its entry, if there is one, or lets the backend whose lease it
+ * was know.  "present" tells what became of an orphan: its row was found, or not.  Returns whether
+ * it was an orphan, which is counted.  Does not raise.
  */
 bool
 hloom_tracked_drop(const HloomTrackedId *id, bool present)
 {
-	Entry	   *entry;
+	HloomTracked *entry;
 	int			orphan_of = -1;
 
-	LWLockAcquire(lock_of(id), LW_EXCLUSIVE);
-	entry = search(id, HASH_FIND);
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry != NULL)
 	{
-		orphan_of = entry->orphan_of;
-		if (entry->given_back)
-			pg_atomic_fetch_sub_u32(&hloom_shared->given_back[id->hash % HLOOM_PARTITIONS], 1);
-		(void) search(id, HASH_REMOVE);
+		/* Our own release has nobody to tell. */
+		if (entry->pid == MyProcPid)
+			hloom_tracked_change_hands(entry, 0);
+		orphan_of = hloom_tracked_lose(entry);
 	}
-	LWLockRelease(lock_of(id));
+	LWLockRelease(hloom_tracked_lock_of(id));
 	if (orphan_of < 0)
 		return false;
 	hloom_stats_add_at(orphan_of, present ? HLOOM_STAT_ORPHAN_RELEASED :
@@ -190,77 +218,68 @@ hloom_tracked_drop(const HloomTrackedId *id, bool present)
 /*
  * Gives back a lease: of this backend, or with orphan_of (a place of stats.h, not negative) one
  * that nobody knows of and that may have no entry yet.  Returns false when there is no entry or no
- * room for one.  Does not raise, allocates nothing, touches no page.
+ * room for one, or the row is gone.  Does not raise, allocates nothing, touches no page.
  */
 bool
 hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of)
 {
-	Entry	   *entry;
+	HloomTracked *entry;
 	bool		done = false;
 
-	LWLockAcquire(lock_of(id), LW_EXCLUSIVE);
-	entry = search(id, HASH_FIND);
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry == NULL && orphan_of >= 0)
 	{
-		entry = search(id, HASH_ENTER_NULL);
+		entry = hloom_tracked_add(id, MyProcPid);
 		if (entry != NULL)
-		{
-			entry->pid = MyProcPid;
-			entry->given_back = false;
-		}
+			pg_atomic_write_u64(&entry->watched.end, 1);
 	}
+	if (entry != NULL && orphan_of >= 0 && entry->pid == 0)
+		entry->pid = MyProcPid;
 	if (entry != NULL && entry->pid == MyProcPid && !entry->given_back)
 	{
-		entry->orphan_of = orphan_of;
-		entry->given_back = done = true;
-		pg_atomic_fetch_add_u32(&hloom_shared->given_back[id->hash % HLOOM_PARTITIONS], 1);
+		bool		was_marked = hloom_tracked_is_marked(entry);
+
+		done = pg_atomic_read_u64(&entry->watched.end) != 0;
+		hloom_tracked_change_hands(entry, 0);
+		entry->orphan_of = done ? orphan_of : -1;
+		entry->given_back = done;
+		hloom_tracked_settle(entry, was_marked);
 	}
-	LWLockRelease(lock_of(id));
+	LWLockRelease(hloom_tracked_lock_of(id));
 	return done;
 }
 
 /*
- * Whether a grant of this database has been given back.
+ * Whether a grant of this database is given back and no commit depends on it any more.
  */
 bool
-hloom_tracked_is_given_back(uint32 hash, int64 fence)
+hloom_tracked_is_given_back(const HloomTrackedId *id)
 {
-	HloomTrackedId id = {.database = MyDatabaseId,.hash = hash,.fence = fence};
-	Entry	   *entry;
+	HloomTracked *entry;
 	bool		given_back;
 
-	LWLockAcquire(lock_of(&id), LW_SHARED);
-	entry = search(&id, HASH_FIND);
-	given_back = entry != NULL && entry->given_back;
-	LWLockRelease(lock_of(&id));
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	given_back = entry != NULL && entry->given_back && entry->committing == 0;
+	LWLockRelease(hloom_tracked_lock_of(id));
 	return given_back;
 }
 
 /*
- * Copies the names of grants that were given back, at most so many.  Returns how many.
+ * Whether the row of a grant counts that has expired, or not.  The bucket is locked.
  */
-int
-hloom_tracked_collect(HloomTrackedId *ids, int room)
+bool
+hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired)
 {
-	HASH_SEQ_STATUS status;
-	Entry	   *entry;
-	int			count = 0;
+	HloomTrackedId id = hloom_tracked_id(hash, fence);
+	HloomTracked *entry;
+	bool		counts = unexpired;
 
-	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		LWLockAcquire(&locks[i].lock, LW_SHARED);
-	hash_seq_init(&status, entries);
-	while ((entry = (Entry *) hash_seq_search(&status)) != NULL)
-	{
-		if (!entry->given_back)
-			continue;
-		ids[count++] = entry->id;
-		if (count == room)
-		{
-			hash_seq_term(&status);
-			break;
-		}
-	}
-	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		LWLockRelease(&locks[i].lock);
-	return count;
+	LWLockAcquire(hloom_tracked_lock_of(&id), LW_SHARED);
+	entry = hloom_tracked_search(&id, HASH_FIND);
+	if (entry != NULL)
+		counts = entry->committing > 0 || (unexpired && !entry->given_back);
+	LWLockRelease(hloom_tracked_lock_of(&id));
+	return counts;
 }

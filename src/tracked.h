@@ -1,9 +1,13 @@
 /*
  * tracked.h
- *	  Leases that follow a session or a transaction, in shared memory, and those given back there.
+ *	  Leases that follow a session or a transaction, or a commit depends on, in shared memory.
  */
 #ifndef HLOOM_TRACKED_H
 #define HLOOM_TRACKED_H
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "utils/timestamp.h"
 
 #include "hloom.h"
 #include "shmem.h"
@@ -21,25 +25,58 @@ typedef struct HloomTrackedId
 
 StaticAssertDecl(sizeof(HloomTrackedId) == 16, "no padding");
 
+/*
+ * The part of an entry that a signal handler of the lease's backend reads, without a lock.
+ * Whoever reads "end" first and then finds its own ticket has read the end of its own lease.
+ */
+typedef struct HloomWatched
+{
+	pg_atomic_uint64 ticket;	/* of the backend that watches; 0: none */
+	pg_atomic_uint64 end;		/* TimestampTz of the lease's end; 0: lost before */
+} HloomWatched;
+
+/* tracked_table.c */
 extern Size hloom_tracked_size(void);
 extern void hloom_tracked_start(bool found);
-extern bool hloom_tracked_reserve(uint32 hash);
-extern void hloom_tracked_unreserve(void);
-extern void hloom_tracked_hold(const HloomTrackedId *id);
-extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
-extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of);
-extern bool hloom_tracked_is_given_back(uint32 hash, int64 fence);
+extern void hloom_tracked_lose_all(void);
 extern int	hloom_tracked_collect(HloomTrackedId *ids, int room);
 
+/* tracked.c */
+extern bool hloom_tracked_reserve(uint32 hash);
+extern void hloom_tracked_unreserve(void);
+extern bool hloom_tracked_hold(const HloomTrackedId *id, TimestampTz end);
+extern bool hloom_tracked_let_go(const HloomTrackedId *id);
+extern HloomWatched *hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket);
+extern bool hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end);
+extern TimestampTz hloom_tracked_end(const HloomTrackedId *id);
+extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
+extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of);
+extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
+extern bool hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired);
+
+/* tracked_commit.c */
+extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id);
+extern void hloom_tracked_commit_end(const HloomTrackedId *id);
+extern bool hloom_tracked_is_committing(const HloomTrackedId *id);
+extern bool hloom_tracked_release_committing(const HloomTrackedId *id);
+
+static inline HloomTrackedId
+hloom_tracked_id(uint32 hash, int64 fence)
+{
+	HloomTrackedId id = {.database = MyDatabaseId,.hash = hash,.fence = fence};
+
+	return id;
+}
+
 /*
- * Whether some lease whose hash ends like this is given back and its row may still be there.  The
- * low bits of a bucket's number are those of its hashes.
+ * Whether some lease whose hash ends like this is given back, and its row may still be there, or
+ * some commit depends on it.  The low bits of a bucket's number are those of its hashes.
  */
 static inline bool
-hloom_tracked_any_given_back(uint32 hash)
+hloom_tracked_any_marked(uint32 hash)
 {
 	return hloom_shared != NULL &&
-		pg_atomic_read_u32(&hloom_shared->given_back[hash % HLOOM_PARTITIONS]) != 0;
+		pg_atomic_read_u32(&hloom_shared->marked[hash % HLOOM_PARTITIONS]) != 0;
 }
 
 #endif							/* HLOOM_TRACKED_H */

@@ -6,18 +6,13 @@ SET search_path = options, public;
 -- Functions.
 SELECT hl.error($$CALL hloom_acquire_wait('options', 'a')$$);
 CALL hloom_acquire_wait('options', 'a');
-SELECT call, hl.state(call) FROM unnest(ARRAY[
-	$$SELECT hloom_guard('options', 'a', hl.owner(1))$$,
-	$$SELECT hloom_guard('options', 'a', hl.owner(1)::text)$$,
-	$$SELECT hloom_guard(NULL::hloom_handle)$$]) AS call;
 
 -- Options, of each function that takes a lease.
 SELECT option, hl.state(format('SELECT * FROM hloom_try_acquire(''options'', ''a'', %s)', option)),
 	hl.state(format('SELECT * FROM hloom_acquire(''options'', ''a'', %s)', option)),
 	hl.state(format('SELECT hloom_execute_with_lock(''options'', ''a'', ''SELECT 1'', %s)', option))
 FROM unnest(ARRAY['scope => ''transaction'', auto_extend => true',
-	'scope => ''session'', auto_extend => true', 'scope => ''session'', on_lost => ''cancel''',
-	'scope => ''transaction'', on_lost => ''cancel''']) AS option;
+	'scope => ''session'', auto_extend => true']) AS option;
 SELECT hl.error($$SELECT hloom_configure('options', auto_extend => true)$$);
 SELECT hl.error($$SET hloom_lock.auto_extend = on$$);
 

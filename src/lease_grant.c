@@ -1,0 +1,123 @@
+/*
+ * lease_grant.c
+ *	  One grant of an open lease table, named by hash and fence: its removal, and a last look at it
+ *	  before a commit that depends on it.
+ *
+ * Unlike in lease_store.c nobody's key and owner are compared: hash and fence name one grant, and
+ * whoever knows them has been told by the backend that got it.  The bucket is locked, and with it
+ * whoever judges the row is kept out.
+ *
+ * Knows no table lookup and no transaction.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+
+#include "compat.h"
+#include "lease_bucket.h"
+#include "lease_delta.h"
+#include "lease_grant.h"
+
+/* A grant's row, in its locked bucket. */
+typedef struct Found
+{
+	HloomBucket bucket;
+	Buffer		buf;			/* locked, too */
+	OffsetNumber off;
+	HloomRow   *row;			/* NULL when it is not there */
+} Found;
+
+static void
+find_in_page(Found *found, const HloomTrackedId *id)
+{
+	Page		page = BufferGetPage(found->buf);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	hloom_bucket_check_items(&found->bucket, found->buf);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		HloomRow   *row = hloom_page_row(page, off);
+
+		if (row->hash != id->hash || row->fence != id->fence || (row->flags & HLOOM_ROW_FREE))
+			continue;
+		found->off = off;
+		found->row = row;
+		return;
+	}
+}
+
+/*
+ * Locks the grant's bucket and looks for its row.  Ends with unlock().
+ */
+static void
+find_locked(Found *found, Relation rel, const HloomTrackedId *id, int mode)
+{
+	memset(found, 0, sizeof(Found));
+	hloom_bucket_lock_hash(rel, id->hash, mode, &found->bucket);
+	found->buf = found->bucket.primary;
+	for (;;)
+	{
+		find_in_page(found, id);
+		if (found->row != NULL)
+			return;
+		found->buf = hloom_bucket_next(&found->bucket, found->buf, mode);
+		if (!BufferIsValid(found->buf))
+			return;
+	}
+}
+
+static void
+unlock(Found *found)
+{
+	if (BufferIsValid(found->buf))
+		hloom_bucket_unlock_block(&found->bucket, found->buf);
+	hloom_bucket_unlock(&found->bucket);
+}
+
+/*
+ * Frees the row of a grant that was given back, whether it has ended or not, unless a commit still
+ * depends on it.  Returns its key, palloc'd, or NULL when nothing was freed.
+ */
+char *
+hloom_grant_remove(Relation rel, const HloomTrackedId *id)
+{
+	Found		found;
+	char	   *key = NULL;
+
+	find_locked(&found, rel, id, BUFFER_LOCK_EXCLUSIVE);
+	if (found.row != NULL && hloom_tracked_is_given_back(id))
+	{
+		HloomRow	head = *found.row;
+		HloomDelta	delta;
+
+		key = pnstrdup(found.row->texts + found.row->ns_len, found.row->key_len);
+		head.flags |= HLOOM_ROW_FREE;
+		delta.buffers = 0;
+		hloom_delta_set(&delta, found.buf, found.row, &head, offsetof(HloomRow, texts));
+		hloom_delta_finish(rel, &delta);
+	}
+	unlock(&found);
+	return key;
+}
+
+/*
+ * A commit is about to depend on the grant: HLOOM_YES when it is held at this moment, and from now
+ * on until hloom_tracked_commit_end() its row counts.  HLOOM_NO when it is lost; *end is then its
+ * end, or 0 when its row is gone.  HLOOM_UNAVAILABLE when there is no room to take note of it.
+ */
+HloomReply
+hloom_grant_commit_begin(Relation rel, const HloomTrackedId *id, TimestampTz *end)
+{
+	HloomReply	reply = HLOOM_NO;
+	HloomJudge	judge;
+	Found		found;
+
+	find_locked(&found, rel, id, BUFFER_LOCK_SHARE);
+	hloom_bucket_judge(&found.bucket, &judge);
+	*end = found.row != NULL ? found.row->expires_at : 0;
+	if (found.row != NULL && *end > judge.now && hloom_row_live(found.row, &judge))
+		reply = hloom_tracked_commit_begin(id);
+	unlock(&found);
+	return reply;
+}

@@ -1,0 +1,104 @@
+/*
+ * tracked_commit.c
+ *	  Commits that depend on leases, in shared memory.
+ *
+ * From the last look at a lease until the outcome of the commit its entry is "committing", and its
+ * row counts, whatever the clock says.  tracked.c tells the lock protocol.  Knows no page and no
+ * transaction.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "tracked_table.h"
+
+/*
+ * A commit depends on the grant, whose bucket is locked and whose row counts.  Returns HLOOM_NO
+ * when the lease has been given back this moment, HLOOM_UNAVAILABLE when there is no room for an
+ * entry.  Does not raise.
+ */
+HloomReply
+hloom_tracked_commit_begin(const HloomTrackedId *id)
+{
+	HloomReply	reply = HLOOM_YES;
+	HloomTracked *entry;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	if (entry == NULL)
+	{
+		entry = hloom_tracked_add(id, 0);
+		if (entry != NULL)
+			pg_atomic_write_u64(&entry->watched.end, 1);
+	}
+	if (entry == NULL)
+		reply = HLOOM_UNAVAILABLE;
+	else if (entry->given_back)
+		reply = HLOOM_NO;
+	else
+	{
+		bool		was_marked = hloom_tracked_is_marked(entry);
+
+		entry->committing++;
+		hloom_tracked_settle(entry, was_marked);
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return reply;
+}
+
+/*
+ * The outcome of that commit is there.  Does not raise, touches no page.
+ */
+void
+hloom_tracked_commit_end(const HloomTrackedId *id)
+{
+	HloomTracked *entry;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	Assert(entry != NULL && entry->committing > 0);
+	if (entry != NULL && entry->committing > 0)
+	{
+		entry->committing--;
+		hloom_tracked_settle(entry, true);
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+}
+
+/*
+ * Whether some commit depends on a grant of this database.
+ */
+bool
+hloom_tracked_is_committing(const HloomTrackedId *id)
+{
+	HloomTracked *entry;
+	bool		committing;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	committing = entry != NULL && entry->committing > 0;
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return committing;
+}
+
+/*
+ * The owner gives a lease back.  If some commit depends on it that takes effect with the outcome,
+ * and this returns true.  The bucket is locked.  Does not raise.
+ */
+bool
+hloom_tracked_release_committing(const HloomTrackedId *id)
+{
+	HloomTracked *entry;
+	bool		committing;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	committing = entry != NULL && entry->committing > 0;
+	if (committing)
+	{
+		pg_atomic_write_u64(&entry->watched.end, 0);
+		hloom_tracked_change_hands(entry, 0);
+		entry->given_back = true;
+	}
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return committing;
+}

@@ -1,0 +1,220 @@
+/*
+ * tracked_table.c
+ *	  The shared table of tracked leases: its memory, its entries, walks over all of them.
+ *
+ * Core's hash table for shared memory, partitioned by the hash of the key.  tracked.c tells what an
+ * entry is for, and the lock protocol.  But for the walks and the set-up, the lock of the entry's
+ * partition is held by the caller.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/shmem.h"
+
+#include "compat.h"
+#include "guc.h"
+#include "stats.h"
+#include "tracked_table.h"
+
+static HTAB *entries = NULL;
+LWLockPadded *hloom_tracked_locks = NULL;
+
+static uint32
+hash_of(const void *key, Size size)
+{
+	return ((const HloomTrackedId *) key)->hash;
+}
+
+/*
+ * As hash_search(), by the entry's name.
+ */
+HloomTracked *
+hloom_tracked_search(const HloomTrackedId *id, HASHACTION action)
+{
+	return (HloomTracked *) hash_search_with_hash_value(entries, id, id->hash, action, NULL);
+}
+
+/*
+ * Makes an entry that is not there yet; NULL when there is no room.
+ */
+HloomTracked *
+hloom_tracked_add(const HloomTrackedId *id, int pid)
+{
+	HloomTracked *entry = hloom_tracked_search(id, HASH_ENTER_NULL);
+
+	if (entry == NULL)
+		return NULL;
+	entry->pid = pid;
+	entry->committing = 0;
+	entry->orphan_of = -1;
+	entry->given_back = false;
+	pg_atomic_write_u64(&entry->watched.ticket, 0);
+	pg_atomic_write_u64(&entry->watched.end, 0);
+	return entry;
+}
+
+/*
+ * An entry has changed: counts its mark, and removes it when it is for nothing any more.
+ */
+void
+hloom_tracked_settle(HloomTracked *entry, bool was_marked)
+{
+	pg_atomic_uint32 *marked = &hloom_shared->marked[entry->id.hash % HLOOM_PARTITIONS];
+
+	if (was_marked && !hloom_tracked_is_marked(entry))
+		pg_atomic_fetch_sub_u32(marked, 1);
+	else if (!was_marked && hloom_tracked_is_marked(entry))
+		pg_atomic_fetch_add_u32(marked, 1);
+	if (entry->pid == 0 && !hloom_tracked_is_marked(entry))
+	{
+		pg_atomic_write_u64(&entry->watched.ticket, 0);
+		(void) hloom_tracked_search(&entry->id, HASH_REMOVE);
+	}
+}
+
+/*
+ * The entry follows another backend from now on, or none.  Its watcher must not believe what comes.
+ */
+void
+hloom_tracked_change_hands(HloomTracked *entry, int pid)
+{
+	if (entry->pid == pid)
+		return;
+	pg_atomic_write_u64(&entry->watched.ticket, 0);
+	pg_write_barrier();
+	entry->pid = pid;
+}
+
+/*
+ * The grant has another name from now on.
+ */
+void
+hloom_tracked_rename(HloomTracked *entry, const HloomTrackedId *id)
+{
+	(void) hash_update_hash_key(entries, entry, id);
+}
+
+/*
+ * The row is gone.  An entry that still follows a backend is kept, for that to notice.  Returns
+ * where an orphan is counted, or -1.
+ */
+int
+hloom_tracked_lose(HloomTracked *entry)
+{
+	bool		was_marked = hloom_tracked_is_marked(entry);
+	int			orphan_of = entry->orphan_of;
+
+	pg_atomic_write_u64(&entry->watched.end, 0);
+	if (entry->given_back)
+		hloom_tracked_change_hands(entry, 0);
+	entry->given_back = false;
+	entry->orphan_of = -1;
+	hloom_tracked_settle(entry, was_marked);
+	return orphan_of;
+}
+
+/*
+ * Returns the bytes of shared memory needed.
+ */
+Size
+hloom_tracked_size(void)
+{
+	return hash_estimate_size(hloom_max_tracked_leases, sizeof(HloomTracked));
+}
+
+/*
+ * Attaches to the table, and makes it when the memory was not found.  Called with
+ * AddinShmemInitLock held, after the tranche was requested.
+ */
+void
+hloom_tracked_start(bool found)
+{
+	HASHCTL		ctl = {
+		.keysize = sizeof(HloomTrackedId),
+		.entrysize = sizeof(HloomTracked),
+		.hash = hash_of,
+		.num_partitions = HLOOM_PARTITIONS
+	};
+
+	entries = ShmemInitHash("hloom_lock tracked leases", hloom_max_tracked_leases,
+							hloom_max_tracked_leases, &ctl,
+							HASH_ELEM | HASH_FUNCTION | HASH_PARTITION | HASH_FIXED_SIZE);
+	hloom_tracked_locks = GetNamedLWLockTranche(HLOOM_EXTENSION) + HLOOM_LWLOCK_TRACKED;
+	for (int i = 0; !found && i < HLOOM_PARTITIONS; i++)
+		pg_atomic_init_u32(&hloom_shared->marked[i], 0);
+}
+
+/*
+ * All rows of this database are gone.  Does not raise.
+ */
+void
+hloom_tracked_lose_all(void)
+{
+	HASH_SEQ_STATUS status;
+	HloomTracked *entry;
+
+	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
+	hash_seq_init(&status, entries);
+	while ((entry = (HloomTracked *) hash_seq_search(&status)) != NULL)
+	{
+		int			orphan_of;
+
+		if (entry->id.database != MyDatabaseId || entry->id.fence < 0)
+			continue;
+		orphan_of = hloom_tracked_lose(entry);
+		if (orphan_of >= 0)
+			hloom_stats_add_at(orphan_of, HLOOM_STAT_ORPHAN_ABSENT, 1);
+	}
+	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		LWLockRelease(&hloom_tracked_locks[i].lock);
+}
+
+/*
+ * Whether a lease has ended that still follows a backend, and nobody waits to be told: its row
+ * counts for nothing and never will again.
+ */
+static bool
+is_over(HloomTracked *entry, TimestampTz now)
+{
+	return entry->pid != 0 && entry->id.fence > 0 && entry->committing == 0 &&
+		(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= now &&
+		pg_atomic_read_u64(&entry->watched.ticket) == 0;
+}
+
+/*
+ * Copies the names of grants that were given back, at most so many, and gives back those that are
+ * over.  Returns how many.
+ */
+int
+hloom_tracked_collect(HloomTrackedId *ids, int room)
+{
+	HASH_SEQ_STATUS status;
+	HloomTracked *entry;
+	TimestampTz now = GetCurrentTimestamp();
+	int			count = 0;
+
+	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
+	hash_seq_init(&status, entries);
+	while ((entry = (HloomTracked *) hash_seq_search(&status)) != NULL)
+	{
+		if (!entry->given_back && is_over(entry, now))
+		{
+			hloom_tracked_change_hands(entry, 0);
+			entry->given_back = true;
+			hloom_tracked_settle(entry, false);
+		}
+		if (!entry->given_back || entry->committing > 0)
+			continue;
+		ids[count++] = entry->id;
+		if (count == room)
+		{
+			hash_seq_term(&status);
+			break;
+		}
+	}
+	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		LWLockRelease(&hloom_tracked_locks[i].lock);
+	return count;
+}
