@@ -47,7 +47,7 @@ typedef RelFileNode HloomFile;
 typedef bool *HloomUpdateIndexes;
 #endif
 
-/* What ExecutorRun() is called with, as parameters, as a struct, and handed on: one less from 18. */
+/* What ExecutorRun() is called with, as parameters, handed on, and as a struct. */
 #if PG_VERSION_NUM >= 180000
 #define HLOOM_EXECUTOR_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
 #define HLOOM_EXECUTOR_RUN_PASS(from) from query, from direction, from count

@@ -393,16 +393,20 @@ hloom_handle_hold(const HloomCall *call, const HloomGrant *grant)
 }
 
 /*
- * The caller released the lease.  Does not raise.
+ * The caller released the lease, or has lost it: then nobody else drops its entry.  Does not raise.
  */
 void
 hloom_handle_forget(const HloomCall *call)
 {
+	Held	   *held;
+
 	forget_heard_of();
 	if (fresh.count > 0)
 		delist(&fresh, find(&fresh, call->name.hash, &call->owner));
-	if (bound.count > 0)
-		delist(&bound, find(&bound, call->name.hash, &call->owner));
+	held = bound.count > 0 ? find(&bound, call->name.hash, &call->owner) : NULL;
+	if (held != NULL)
+		(void) hloom_tracked_drop(&held->id, false);
+	delist(&bound, held);
 }
 
 /*

@@ -185,7 +185,10 @@ is_committing(const HloomWalk *walk)
 static bool
 is_owners(const HloomWalk *walk)
 {
-	return walk->held && walk->mine && walk->head.expires_at > walk->judge.now;
+	HloomTrackedId id = id_of(&walk->head);
+
+	return walk->held && walk->mine && walk->head.expires_at > walk->judge.now &&
+		(likely(!walk->judge.marked) || !hloom_tracked_is_given_back(&id));
 }
 
 /*

@@ -29,7 +29,7 @@ remove_one(Relation rel, const HloomTrackedId *id)
 
 	if (key != NULL)
 		hloom_durable_forget(saved, GetCurrentTimestamp());
-	else if (!hloom_tracked_is_given_back(id))
+	else if (!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id))
 		return;					/* somebody else's by now, or a commit depends on it */
 	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
 		ereport(DEBUG1,

@@ -251,7 +251,7 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of)
 }
 
 /*
- * Whether a grant of this database is given back and no commit depends on it any more.
+ * Whether a grant of this database is given back, even if a commit still depends on it.
  */
 bool
 hloom_tracked_is_given_back(const HloomTrackedId *id)
@@ -261,7 +261,7 @@ hloom_tracked_is_given_back(const HloomTrackedId *id)
 
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
 	entry = hloom_tracked_search(id, HASH_FIND);
-	given_back = entry != NULL && entry->given_back && entry->committing == 0;
+	given_back = entry != NULL && entry->given_back;
 	LWLockRelease(hloom_tracked_lock_of(id));
 	return given_back;
 }
