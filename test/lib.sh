@@ -59,17 +59,22 @@ hl_apt_update() {
 		hl_say "apt-get update failed, going on with the package lists there are"
 }
 
-hl_apt_install() {
-	# Installing a server package must not make a cluster, nor start one.
-	local conf=/etc/postgresql-common/createcluster.conf
+hl_apt_install() (
+	# Installing a server package must not make a cluster, nor start one, nor another service.
+	conf=/etc/postgresql-common/createcluster.conf
+	policy=/usr/sbin/policy-rc.d
 	if [[ ! -e $conf ]] && ! hl_installed postgresql-common; then
 		mkdir -p "$(dirname "$conf")"
 		echo "create_main_cluster = false" >"$conf"
 	fi
+	if [[ ! -e $policy ]]; then
+		trap 'rm -f "$policy"' EXIT
+		printf '%s\n' '#!/bin/sh' 'exit 101' >"$policy" && chmod +x "$policy"
+	fi
 	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 \
 		-o Dpkg::Options::=--force-confold install -y -qq --no-install-recommends "$@" \
 		>&2 </dev/null
-}
+)
 
 # hl_major PG_CONFIG: the major version it belongs to, nothing when it cannot be run
 hl_major() { "$1" --version 2>/dev/null | sed -n 's/^[^0-9]*\([0-9]*\).*/\1/p'; }
@@ -125,7 +130,7 @@ hl_choose_postgres() {
 		hl_die "hloom_lock needs PostgreSQL $HL_MIN_MAJOR or later, this is ${HL_MAJOR:-unknown}"
 }
 
-# hl_need_packages SET...: install what is missing of the sets base, tests, lint and drivers
+# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, drivers
 hl_need_packages() {
 	local set p need=() want=() missing=() optional=() absent=()
 	hl_choose_postgres
@@ -144,6 +149,9 @@ hl_need_packages() {
 			perl -MIPC::Run -e 1 2>/dev/null || need+=(libipc-run-perl)
 			command -v pg_prove >/dev/null || need+=(libtap-parser-sourcehandler-pgtap-perl)
 			[[ -z $HL_PACKAGED ]] || need+=("postgresql-$HL_MAJOR-pgtap")
+			;;
+		tap)
+			command -v pgbouncer >/dev/null || want+=(pgbouncer)
 			;;
 		lint)
 			command -v shellcheck >/dev/null || want+=(shellcheck)

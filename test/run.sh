@@ -294,6 +294,7 @@ fi
 
 sets=(base)
 [[ -z ${TESTS[pgtap]:-}${TESTS[tap]:-} ]] || sets+=(tests)
+[[ -z ${TESTS[tap]:-} ]] || sets+=(tap)
 [[ -z ${TESTS[lint]:-} ]] || sets+=(lint)
 [[ -z ${TESTS[drivers]:-} ]] || sets+=(drivers)
 hl_need_packages "${sets[@]}"

@@ -1,0 +1,429 @@
+# Through pgbouncer.  In transaction mode a lease of scope "lease" is its client's, whatever server
+# connection serves the client next and whatever others do on the one that took it, and a lease of a
+# transaction stays behind on none.  In session mode a session's leases end with the client although
+# the server connection stays.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use File::Basename;
+use HloomTest;
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The clients have one name, so that the pooler sends no SET of its own between their statements.
+my $APPLICATION = 'pooled';
+
+my $me = '11111111-1111-4111-8111-111111111111';
+
+# An error that names the process it was raised in
+my $FAIL = q{('backend ' || pg_backend_pid())::int};
+
+my $program = find_pgbouncer();
+my $node = make_node('pooler');
+my $directory = PostgreSQL::Test::Utils::tempdir_short();
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+my $pooler;
+
+# ---- the pooler ----------------------------------------------------------------------------------
+
+# Daemons are often kept where only root's PATH leads to.
+sub find_pgbouncer
+{
+	my @found = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin',
+	  '/usr/local/sbin';
+	return $found[0] if @found;
+	# What dies is in the test's own log only.
+	diag('there is no pgbouncer in PATH, /usr/sbin and /usr/local/sbin: install that package');
+	die 'no pgbouncer';
+}
+
+# start_pooler(): database "one" has one server connection for all of its clients, "two" has two;
+# in "whole" a client has the server connection for itself until it disconnects.
+sub start_pooler
+{
+	my $server = sprintf('host=%s port=%d dbname=postgres user=%s',
+		$node->host, $node->port, scalar getpwuid $>);
+	my $log = dirname($node->logfile) . '/057_pooler_pgbouncer.log';
+	append_to_file("$directory/pgbouncer.ini", <<"INI");
+[databases]
+one = $server pool_mode=transaction pool_size=1
+two = $server pool_mode=transaction pool_size=2
+whole = $server pool_mode=session pool_size=1
+[pgbouncer]
+listen_addr =
+listen_port = $port
+unix_socket_dir = $directory
+auth_type = any
+logfile = $log
+INI
+	$pooler = IPC::Run::start([ $program, '-q', "$directory/pgbouncer.ini" ],
+		'<', \'', '>&', \my $output);
+	wait_until(
+		'pgbouncer answers',
+		sub {
+			die "pgbouncer ended: $output" . slurp_file($log) if !$pooler->pumpable;
+			return console('SHOW VERSION') =~ /PgBouncer/;
+		});
+	return;
+}
+
+sub stop_pooler
+{
+	$pooler->kill_kill(grace => 0) if $pooler;
+	undef $pooler;
+	return;
+}
+
+# Before the one of PostgreSQL::Test::Cluster, which stops the server.
+END
+{
+	local $?;
+	stop_pooler();
+}
+
+# pooled($database): a connection string
+sub pooled
+{
+	my ($database) = @_;
+	return "host=$directory port=$port dbname=$database";
+}
+
+# console($command): what the pooler's own database answers, '' when it does not
+sub console
+{
+	my ($command) = @_;
+	IPC::Run::run(
+		[ $node->installed_command('psql'), '-XAtq', '-d', pooled('pgbouncer'), '-c', $command ],
+		'<', \'', '>', \my $out, '2>', \my $err,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return $out;
+}
+
+# client($database): a session as of session(), through the pooler
+sub client
+{
+	my ($database) = @_;
+	local $ENV{PGAPPNAME} = $APPLICATION;
+	my $client = $node->background_psql(
+		'postgres',
+		on_error_stop => 0,
+		extra_params => [ '-d', pooled($database) ]);
+	$client->set_query_timer_restart(1);
+	$client->query('\set VERBOSITY verbose');
+	return $client;
+}
+
+# start_client($database, $sql): a script as of start_sql(), through the pooler
+sub start_client
+{
+	my ($database, $sql) = @_;
+	return start_sql($node, sprintf("\\connect '%s'\n%s", pooled($database), $sql), $APPLICATION);
+}
+
+# bench($database, $name, $script, option, ...): pgbench with the extended protocol, through the
+# pooler; its messages
+sub bench
+{
+	my ($database, $name, $script, @options) = @_;
+	my $file = $node->basedir . "/$name.sql";
+	append_to_file($file, $script);
+	local $ENV{PGAPPNAME} = $APPLICATION;
+	IPC::Run::run(
+		[
+			$node->installed_command('pgbench'), '-n', '-M', 'extended', @options, '-f', $file,
+			pooled($database)
+		],
+		'<', \'', '>', \my $out, '2>', \my $err,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return $err;
+}
+
+# ---- looking, past the pooler --------------------------------------------------------------------
+
+my $looker = session($node);
+
+# leases($namespace): key, scope and fence of those there are
+sub leases
+{
+	my ($namespace) = @_;
+	return ask($looker,
+		    "SELECT coalesce(string_agg(concat_ws(' ', key, scope, fence), ', ' ORDER BY key), '')"
+		  . " FROM hloom_leases WHERE namespace = '$namespace'");
+}
+
+# orphans($namespace): what failed statements took: removed, was not there, could not be given back
+sub orphans
+{
+	my ($namespace) = @_;
+	return ask($looker,
+		    "SELECT string_agg(value::text, ' ' ORDER BY outcome DESC) FROM hloom_metrics"
+		  . " WHERE namespace = '$namespace' AND name = 'hostloom_lock_orphan_releases'");
+}
+
+start_pooler();
+
+# ---- one server connection, two clients ----------------------------------------------------------
+
+my $mine = client('one');
+my $theirs = client('one');
+my $backend = ask($mine, 'SELECT pg_backend_pid()');
+is(ask($theirs, 'SELECT pg_backend_pid()'), $backend, 'one server connection serves both clients');
+
+my $take = "SELECT fence FROM hloom_try_acquire('one', 'mine', owner => '$me')";
+my @taken = (
+	'' => "$take;",
+	', in a transaction' => "BEGIN; $take; COMMIT;",
+	', in a transaction rolled back' => "BEGIN; $take; ROLLBACK;",
+	', in a transaction that fails later' => "BEGIN; $take; SELECT 1 / 0; ROLLBACK;");
+
+# What the other client does next: SQLSTATE and statements; "\;" keeps two in one message.
+my @next = (
+	'succeeds' => [ '', 'SELECT 1' ],
+	'fails' => [ '22012', 'SELECT 1 / 0' ],
+	'does not parse' => [ '42601', 'SELEKT' ],
+	'fails in a message of several statements' => [ '22012', 'SELECT 1 \; SELECT 1 / 0' ],
+	'says ROLLBACK outside of a transaction' => [ '', 'ROLLBACK' ],
+	'rolls back' => [ '', 'BEGIN; CREATE TABLE none (); ROLLBACK' ],
+	'fails in a transaction' => [ '22012', 'BEGIN; SELECT 1 / 0; ROLLBACK' ],
+	'fails at its COMMIT' => [ '23505', 'BEGIN; INSERT INTO late VALUES (1), (1); COMMIT' ],
+	'rolls back to a savepoint' =>
+	  [ '22012', 'BEGIN; SAVEPOINT a; SELECT 1 / 0; ROLLBACK TO a; COMMIT' ],
+	'loses what it takes itself' =>
+	  [ '22P02', "SELECT $FAIL FROM hloom_acquire('one', 'theirs')" ],
+	'discards its session' => [ '', 'DISCARD ALL' ],
+	'has nothing to give back' => [ '', 'SELECT hloom_release_session()' ]);
+
+$node->safe_psql('postgres', 'CREATE TABLE late (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)');
+my $lost = 0;
+for (my $i = 0; $i < @taken; $i += 2)
+{
+	for (my $j = 0; $j < @next; $j += 2)
+	{
+		my ($expected, $sql) = @{ $next[ $j + 1 ] };
+		$mine->query($taken[ $i + 1 ]);
+		my $before = leases('one');
+		my ($state) = ask_error($theirs, $sql);
+		my $after = leases('one');
+		my $result = ask($mine,
+			"SELECT pg_backend_pid(), hloom_is_held('one', 'mine', '$me');"
+			  . " SELECT hloom_release('one', 'mine', '$me')");
+		$lost++ if $sql =~ /theirs/;
+		is("$state $result", "$expected $backend|t\nt",
+			"a lease taken$taken[$i] is held after the other client $next[$j]");
+		is($after, $before, '... and is the same');
+		like($before, qr/^mine lease \d+$/, '... and was there');
+	}
+}
+is(orphans('one'), "$lost 0 0", 'orphans were those the other client itself lost, and no more');
+is(leases('one'), '', 'nothing is left');
+
+# Nothing is in between, and the other client's error tells the process.
+ask($mine, $take);
+my ($state, $message) = ask_error($theirs, "SELECT $FAIL");
+like($message, qr/"backend $backend"/, 'the other client fails in the process that took the lease');
+is(ask($theirs, "SELECT hloom_is_held('one', 'mine', '$me')"), 't', '... which leaves the lease');
+
+# Not the server connection's death either.
+my $connected = qr/^S\|[^|]*\|one\|/m;
+like(console('SHOW SERVERS'), $connected, 'the pooler is connected');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($backend)");
+wait_until('the pooler notices', sub { console('SHOW SERVERS') !~ $connected });
+my $result = ask($mine, "SELECT hloom_release('one', 'mine', '$me'), pg_backend_pid()");
+like($result, qr/^t\|/, 'a lease is held after its server connection was terminated');
+isnt($result, "t|$backend", '... by the client that is served by another one');
+
+# A client that vanishes in the middle of its transaction
+my $vanishing = client('one');
+ask($vanishing, "BEGIN; $take");
+ask($vanishing,
+	q{SELECT count(*) FROM hloom_try_acquire('one', 'transaction', scope => 'transaction')});
+like(leases('one'), qr/^mine lease \d+, transaction transaction \d+$/, 'two leases are held');
+$vanishing->quit;
+wait_until('it is free', sub { leases('one') !~ /transaction/ });
+pass('what followed the transaction of a client that is gone ends');
+is(ask($theirs, "SELECT hloom_release('one', 'mine', '$me')"), 't', '... and the other stays');
+
+# ---- a lease that follows a transaction ----------------------------------------------------------
+
+# The other client waits for the server connection, and has it with the COMMIT.
+$node->safe_psql('postgres', 'CREATE TABLE work (done int)');
+my $follow = q{hloom_try_acquire('follow', 'k', scope => 'transaction')};
+my ($owner, $fence);
+for my $end ('COMMIT', 'ROLLBACK')
+{
+	ask($mine, 'TRUNCATE work');
+	($backend, $owner, $fence) =
+	  split /\|/, ask($mine, "BEGIN; SELECT pg_backend_pid(), owner, fence FROM $follow");
+	ask($mine, 'INSERT INTO work VALUES (1)');
+	my $held = leases('follow');
+	my $waiter = start_client('one',
+		"SELECT pg_backend_pid(), fence > $fence, owner <> '$owner', (SELECT count(*) FROM work)"
+		  . " FROM $follow");
+	wait_until('it waits', sub { console('SHOW POOLS') =~ /^one\|[^|]*\|\d+\|1\|/m });
+	is(leases('follow'), $held, "a transaction's lease is held until $end");
+	ask($mine, $end);
+	my ($out, $err) = finish_sql($waiter);
+	is($out,
+		"$backend|t|t|" . ($end eq 'COMMIT' ? 1 : 0),
+		'... and then the next client has another one, in the same process');
+	is(leases('follow'), '', '... which ended with its statement');
+	is(ask($mine, "SELECT hloom_is_held('follow', 'k', '$owner')"), 'f', '... and the first ended');
+}
+
+# It is joined by the client's own transaction only.
+ask($mine, "SELECT count(*) FROM $follow");
+($owner) = ask($theirs, "BEGIN; SELECT owner FROM $follow");
+is(ask($theirs, "SELECT owner = '$owner' FROM $follow"), 't', 'a transaction joins its own lease');
+ask($theirs, 'COMMIT');
+is(ask($mine, "BEGIN; SELECT owner <> '$owner' FROM $follow; ROLLBACK"),
+	't', '... and not that of the transaction before it in the same process');
+is(leases('follow'), '', 'nothing is left');
+is(orphans('follow'), '0 0 0', 'no orphan');
+
+# ---- two server connections, one client ----------------------------------------------------------
+
+my $roaming = client('two');
+my @holders = (client('two'), client('two'));
+my $last = ask($roaming, 'SELECT pg_backend_pid()');
+
+# occupy($pid): a client with a transaction open on this server connection.  Which of the free ones
+# it gets is the pooler's choice; when one is taken, the next client has the other.
+sub occupy
+{
+	my ($pid) = @_;
+	for my $holder (@holders)
+	{
+		next if ask($holder, 'BEGIN; SELECT pg_backend_pid()') ne $pid;
+		ask($holders[0], 'COMMIT') if $holder != $holders[0];
+		return $holder;
+	}
+	die "no server connection is that of process $pid";
+}
+
+# Each as error or result, and the process, which is never that of the statement before.
+my $key = "'two', 'mine', '$me'";
+my $renewal = "hloom_acquire('two', 'mine', owner => '$me')";
+my @steps = (
+	'acquire' => [ 't', "SELECT fence > 0, pg_backend_pid() FROM $renewal" ],
+	'is_held' => [ 't', "SELECT hloom_is_held($key), pg_backend_pid()" ],
+	'extend' => [ 't', "SELECT hloom_extend($key), pg_backend_pid()" ],
+	'another owner' =>
+	  [ '0', q{SELECT count(*), pg_backend_pid() FROM hloom_try_acquire('two', 'mine')} ],
+	'remaining' => [ 't', "SELECT hloom_remaining($key) > '0', pg_backend_pid()" ],
+	'a renewal that fails' => [ '22P02', "SELECT $FAIL FROM $renewal" ],
+	'is_held after it' => [ 't', "SELECT hloom_is_held($key), pg_backend_pid()" ],
+	'a renewal' => [ 't', "SELECT fence > 0, pg_backend_pid() FROM $renewal" ],
+	'a failure' => [ '22P02', "SELECT $FAIL" ],
+	'release' => [ 't', "SELECT hloom_release($key), pg_backend_pid()" ],
+	'is_held after release' => [ 'f', "SELECT hloom_is_held($key), pg_backend_pid()" ],
+	'acquire again' => [ 't', "SELECT fence > 0, pg_backend_pid() FROM $renewal" ],
+	'its release' => [ 't', "SELECT hloom_release($key), pg_backend_pid()" ]);
+my %served;
+for (my $i = 0; $i < @steps; $i += 2)
+{
+	my ($expected, $sql) = @{ $steps[ $i + 1 ] };
+	my $holder = occupy($last);
+	my $out = $roaming->query($sql);
+	ask($holder, 'COMMIT');
+	my ($got, $pid) = split /\|/, $out;
+	if ($out eq '')
+	{
+		$got = state_of($roaming->{stderr});
+		($pid) = $roaming->{stderr} =~ /"backend (\d+)"/;
+		$roaming->{stderr} = '';
+	}
+	is($got, $expected, "$steps[$i], on another server connection than the statement before");
+	isnt($pid, $last, "... which is process $pid");
+	$served{$pid} = 1;
+	$last = $pid;
+}
+is(scalar(keys %served), 2, 'two server connections served it');
+is(orphans('two'), '0 0 0', 'no orphan');
+
+# ---- the extended protocol -----------------------------------------------------------------------
+
+$node->safe_psql(
+	'postgres', q{CREATE TABLE steps (client int, step text, ok bool, pid int, taker int);
+CREATE TABLE pids (pid int)});
+
+my $errors = bench('one', 'take',
+	"INSERT INTO pids SELECT pg_backend_pid()\n"
+	  . "FROM hloom_try_acquire('one', 'mine', owner => '$me');\n",
+	'-t', '1');
+$backend = $node->safe_psql('postgres', 'SELECT pid FROM pids');
+my $held = leases('one');
+$errors = bench('one', 'fail', "SELECT $FAIL;\n", '-t', '1');
+like($errors, qr/"backend $backend"/, 'extended: the other client fails in that process');
+$errors = bench('one', 'rollback',
+	"BEGIN;\nSELECT 1;\nROLLBACK;\nBEGIN;\nSELECT $FAIL;\n", '-t', '1');
+like($errors, qr/"backend $backend"/, 'extended: and rolls back there');
+like($held, qr/^mine lease \d+$/, 'extended: the lease was there');
+is(leases('one'), $held, 'extended: and still is');
+is(ask($mine, "SELECT hloom_release('one', 'mine', '$me')"), 't', 'extended: and is released');
+
+# Eight clients on two server connections, while somebody fails on both all the time
+my $failures = $node->basedir . '/failures';
+append_to_file("$failures.sql", "SELECT $FAIL;\n" x 500_000);
+my $failing;
+{
+	local $ENV{PGAPPNAME} = $APPLICATION;
+	$failing = IPC::Run::start(
+		[ $node->installed_command('psql'), '-Xq', '-d', pooled('two'), '-f', "$failures.sql" ],
+		'<', \'', '>', "$failures.out", '2>', "$failures.err");
+}
+wait_until('somebody fails', sub { -s "$failures.err" });
+my $rounds = rounds(40);
+my $step = q{INSERT INTO steps VALUES (:client_id::int, '%s',
+	hloom_%s('busy', 'k' || :client_id, :owner::uuid), pg_backend_pid(), :taker::int);
+};
+$errors = bench(
+	'two', 'steps',
+	q{SELECT owner, pg_backend_pid() AS taker FROM hloom_acquire('busy', 'k' || :client_id) \gset
+}
+	  . join('', map { sprintf $step, $_, $_ } 'is_held', 'extend', 'is_held', 'release'),
+	'-c', '8', '-t', $rounds);
+ok($failing->pumpable, 'extended: somebody fails all the time');
+$failing->kill_kill(grace => 0);
+my %failed_in = map { $_ => 1 } slurp_file("$failures.err") =~ /"backend (\d+)"/g;
+is(scalar(keys %failed_in), 2, 'extended: ... on both server connections');
+is( $node->safe_psql('postgres', 'SELECT count(*), bool_and(ok), count(DISTINCT pid) FROM steps'),
+	4 * 8 * $rounds . '|t|2',
+	'extended: every step of eight clients succeeds')
+  or diag($errors);
+cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM steps WHERE pid <> taker'),
+	'>', 0, 'extended: ... also on the connection that had not taken the lease');
+is(leases('busy'), '', 'extended: nothing is left');
+is(orphans('busy'), '0 0 0', 'extended: no orphan');
+$_->quit for $mine, $theirs, $roaming, @holders;
+
+# ---- session mode --------------------------------------------------------------------------------
+
+like(console('SHOW CONFIG'), qr/^server_reset_query\|DISCARD ALL\|/m, 'the default reset');
+my $session = q{hloom_try_acquire('whole', 'session', scope => 'session')};
+my $first = client('whole');
+$backend = ask($first, "SELECT pg_backend_pid() FROM $session");
+ask($first, take('whole', 'stays'));
+like(leases('whole'), qr/^session session \d+, stays lease \d+$/, 'a session has two leases');
+($state) = ask_error($first, 'SELECT 1 / 0');
+is($node->safe_psql('postgres', "SELECT count(*) FROM $session"),
+	'0', 'the one that follows the session is held');
+$first->quit;
+my $second = client('whole');
+is(ask($second, "SELECT pg_backend_pid() FROM $session"),
+	$backend, 'the next client has it, in the same process');
+$second->quit;
+wait_until('it is free', sub { leases('whole') !~ /session/ });
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $backend"),
+	'1', 'it is free when that client is gone, and the server connection stays');
+like(leases('whole'), qr/^stays lease \d+$/, 'the one of scope "lease" stays, too');
+is(orphans('whole'), '0 0 0', 'no orphan');
+
+# others_are_not_cancelled: its place, once there is on_lost => 'cancel'
+
+$looker->quit;
+stop_pooler();
+$node->stop;
+done_testing();
