@@ -21,6 +21,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -139,10 +140,15 @@ make_room(HeldList *list)
 	}
 }
 
+/*
+ * Whether a statement is running or has failed that took it.  A session that ends between two
+ * statements has told of its leases.
+ */
 static bool
 is_of_this_statement(const Held *held)
 {
-	return held->statement == GetCurrentStatementStartTimestamp();
+	return held->statement == GetCurrentStatementStartTimestamp() &&
+		(likely(!proc_exit_inprogress) || debug_query_string != NULL);
 }
 
 /*

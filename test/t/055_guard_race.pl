@@ -1,0 +1,151 @@
+# Two owners of a key that race about the end of a lease never both commit what they guard with it.
+#
+# In each round the first takes a short lease, guards a transaction with it, writes, and commits
+# within 10 ms of the end, before or after it.  The second takes the key as soon as it can and writes
+# as well, unless it sees that the first one has committed.  Without the guard both commit: that is
+# the control, which shows that the rounds are about the moment that matters.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use HloomTest;
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $PAIRS = 8;
+
+my $primary = make_node(
+	'race',
+	init => { allows_streaming => 1 },
+	settings => { max_connections => 60, 'hloom_lock.max_lease' => '1h' });
+$primary->safe_psql('postgres', <<'SQL');
+CREATE TABLE round (kind text, pair int, n int, finish timestamptz, after bool,
+	PRIMARY KEY (kind, pair, n));
+CREATE TABLE wrote (kind text, pair int, n int, who text);
+CREATE INDEX ON wrote (kind, pair, n);
+-- The first one: a lease of 20 to 50 ms, and when to commit
+CREATE FUNCTION begin_round(k text, p int, i int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	handle hloom_handle;
+	shift interval := (random() * 20 - 10) * interval '1 ms';
+BEGIN
+	SELECT * INTO STRICT handle FROM hloom_acquire(k, p || ':' || i,
+		(20 + random() * 30) * interval '1 ms', owner => md5(p || ':' || i)::uuid);
+	INSERT INTO round VALUES (k, p, i, handle.lease_end + shift, shift > '0');
+END $$;
+CREATE FUNCTION work(k text, p int, i int, guarded bool) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	at timestamptz := (SELECT finish FROM round WHERE (kind, pair, n) = (k, p, i));
+BEGIN
+	IF guarded THEN
+		PERFORM hloom_guard(k, p || ':' || i, md5(p || ':' || i)::uuid);
+	END IF;
+	INSERT INTO wrote VALUES (k, p, i, 'first');
+	PERFORM pg_sleep(extract(epoch FROM at - clock_timestamp() - interval '0.3 ms'));
+END $$;
+-- The second one.  Each look is a transaction of its own, so it is current at every isolation level.
+CREATE PROCEDURE follow(k text, p int, rounds int) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. rounds LOOP
+		WHILE NOT EXISTS (SELECT FROM round WHERE (kind, pair, n) = (k, p, i)) LOOP
+			COMMIT;
+			PERFORM pg_sleep(0.001);
+		END LOOP;
+		WHILE NOT EXISTS (SELECT FROM hloom_try_acquire(k, p || ':' || i, '10 min')) LOOP
+			COMMIT;
+			PERFORM pg_sleep(0.0002);
+		END LOOP;
+		COMMIT;
+		INSERT INTO wrote SELECT k, p, i, 'second' WHERE NOT EXISTS
+			(SELECT FROM wrote WHERE (kind, pair, n, who) = (k, p, i, 'first'));
+		COMMIT;
+	END LOOP;
+END $$;
+SQL
+
+# race($kind, $rounds, $guarded, $options): returns rounds with both, with the first only, with the
+# second only
+sub race
+{
+	my ($kind, $rounds, $guarded, $options) = @_;
+	my $each = int(($rounds + $PAIRS - 1) / $PAIRS);
+	my @runs;
+	local $ENV{PGOPTIONS} = $options;
+	for my $pair (1 .. $PAIRS)
+	{
+		my $file = $primary->basedir . "/$kind-$pair.sql";
+		my $script = '';
+		for my $n (1 .. $each)
+		{
+			$script .= "SELECT begin_round('$kind', $pair, $n);\nBEGIN;\n"
+			  . "SELECT work('$kind', $pair, $n, $guarded);\nCOMMIT;\n";
+		}
+		append_to_file($file, $script);
+		for my $command ([ '-f', $file ], [ '-c', "CALL follow('$kind', $pair, $each)" ])
+		{
+			my $run = { err => '' };
+			$run->{handle} = IPC::Run::start(
+				[
+					$primary->installed_command('psql'), '-XAtq',
+					'-d', $primary->connstr('postgres'),
+					'-v', 'VERBOSITY=sqlstate', @$command
+				],
+				'<', \'', '>', '/dev/null', '2>', \$run->{err},
+				IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+			push @runs, $run;
+		}
+	}
+	my %errors;
+	for my $run (@runs)
+	{
+		$run->{handle}->finish;
+		$errors{$1}++ while $run->{err} =~ /ERROR:  (\w{5})/g;
+	}
+	my $result = $primary->safe_psql('postgres', <<"SQL");
+SELECT count(*) FILTER (WHERE f AND s), count(*) FILTER (WHERE f AND NOT s),
+	count(*) FILTER (WHERE s AND NOT f), count(*) FILTER (WHERE after), count(*)
+FROM (SELECT after, bool_or(who = 'first') AS f, bool_or(who = 'second') AS s
+	FROM round LEFT JOIN wrote USING (kind, pair, n) WHERE kind = '$kind'
+	GROUP BY kind, pair, n, after) AS outcome
+SQL
+	my ($both, $first, $second, $after, $all) = split /\|/, $result;
+	note("$kind: $all rounds, $after aimed behind the end: first committed $first, second $second, "
+		  . "both $both; errors: " . join(', ', map { "$_ $errors{$_}" } sort keys %errors));
+	return ($both, $first, $second, $all, \%errors);
+}
+
+# check($kind, $options): never both, and a fifth of the rounds on either side of the end
+sub check
+{
+	my ($kind, $options) = @_;
+	my ($both, $first, $second, $all, $errors) = race($kind, rounds(500), 'true', $options);
+	is($both, 0, "$kind: never both");
+	cmp_ok($all, '>=', rounds(500), "$kind: all rounds were made");
+	cmp_ok($first, '>=', 0.2 * $all, "$kind: a fifth committed before the end");
+	cmp_ok($second, '>=', 0.2 * $all, "$kind: a fifth did not");
+	is($errors->{LL010}, $second, "$kind: each with LL010");
+	return;
+}
+
+my ($both) = race('control', rounds(200), 'false', '');
+cmp_ok($both, '>', 0, 'without a guard both commit');
+
+check('read-committed', '-c default_transaction_isolation=read\ committed');
+check('repeatable-read', '-c default_transaction_isolation=repeatable\ read');
+check('serializable', '-c default_transaction_isolation=serializable');
+check('asynchronous', '-c synchronous_commit=off');
+
+$primary->backup('standby');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'standby', has_streaming => 1);
+$standby->start;
+$primary->append_conf('postgresql.conf', settings(synchronous_standby_names => 'standby'));
+$primary->reload;
+wait_for_sql($primary,
+	"SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'");
+check('standby', '-c synchronous_commit=remote_apply');
+
+done_testing();
