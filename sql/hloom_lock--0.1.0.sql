@@ -361,6 +361,15 @@ AS 'MODULE_PATHNAME', 'hloom_sql_guard_handle';
 COMMENT ON FUNCTION hloom_guard(hloom_handle) IS
 'makes the transaction depend on the lease of a handle; LL010 for a NULL or all-NULL handle, too';
 
+CREATE FUNCTION hloom_force_release(namespace pg_catalog.text, key pg_catalog.text, reason pg_catalog.text) RETURNS pg_catalog.bool
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_force_release';
+
+COMMENT ON FUNCTION hloom_force_release(text, text, text) IS
+'takes a lease away from whoever holds it, and logs who did so and why; true when somebody held it. The holder is told as of any loss. Errors: 22004, 22023, 25006, 55000, 55006 while a commit depends on the lease, with its process, 0A000 for a provider that cannot do it, LL002 to LL004';
+
+REVOKE ALL ON FUNCTION hloom_force_release(pg_catalog.text, pg_catalog.text, pg_catalog.text) FROM PUBLIC;
+
 CREATE FUNCTION hloom_execute_with_lock(
 	namespace pg_catalog.text,
 	key pg_catalog.text,

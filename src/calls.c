@@ -29,7 +29,8 @@ typedef enum Operation
 	TRY_ACQUIRE,
 	RELEASE,
 	EXTEND,
-	IS_HELD
+	IS_HELD,
+	FORCE_RELEASE
 } Operation;
 
 /* A call, and what came of it. */
@@ -61,6 +62,9 @@ make_call(void *arg)
 			break;
 		case IS_HELD:
 			attempt->reply = provider->is_held(attempt->call, attempt->grant);
+			break;
+		case FORCE_RELEASE:
+			attempt->reply = provider->force_release(attempt->call, attempt->grant);
 			break;
 	}
 }
@@ -153,6 +157,17 @@ hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomG
 					const char **cause)
 {
 	return checked(IS_HELD, provider, call, grant, cause);
+}
+
+/*
+ * Takes the lease away from whoever holds it.  The provider has force_release.  Cause and errors as
+ * above.
+ */
+HloomReply
+hloom_calls_force_release(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
+						  const char **cause)
+{
+	return checked(FORCE_RELEASE, provider, call, grant, cause);
 }
 
 /*

@@ -44,6 +44,7 @@ typedef struct Held
 {
 	HloomTrackedId id;
 	uint64		hash;			/* all of it */
+	TimestampTz end;			/* when it was granted */
 	pg_uuid_t	owner;
 	TimestampTz statement;		/* that took it; 0 when that one has succeeded */
 	SubTransactionId subid;		/* the subtransaction it belongs to now */
@@ -82,7 +83,7 @@ enlarged(void *items, Size size)
 static void
 give_back(const Held *held, bool orphan)
 {
-	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1);
+	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1, held->end);
 
 	hloom_loss_unwatch(&held->id);
 	if (orphan && !done)
@@ -339,6 +340,15 @@ find(HeldList *list, uint64 hash, const pg_uuid_t *owner)
 	return NULL;
 }
 
+static Held *
+find_grant(HeldList *list, const HloomTrackedId *id)
+{
+	for (int i = list->count - 1; i >= 0; i--)
+		if (memcmp(&list->items[i].id, id, sizeof(HloomTrackedId)) == 0)
+			return &list->items[i];
+	return NULL;
+}
+
 static void
 delist(HeldList *list, Held *held)
 {
@@ -354,9 +364,9 @@ delist(HeldList *list, Held *held)
  * says.  Returns whether there is nothing left to list.
  */
 static bool
-note_renewal(const HloomCall *call)
+note_renewal(const HloomCall *call, const HloomTrackedId *id)
 {
-	Held	   *held = find(&bound, call->name.hash, &call->owner);
+	Held	   *held = find_grant(&bound, id);
 
 	if (call->scope == HLOOM_SCOPE_LEASE)
 	{
@@ -383,12 +393,14 @@ hloom_handle_hold(const HloomCall *call, const HloomGrant *grant)
 {
 	HeldList   *list = call->scope == HLOOM_SCOPE_LEASE ? &fresh : &bound;
 	Held	   *held = &list->items[list->count];
+	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
 
 	hloom_tracked_unreserve();
-	held->id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
-	if (grant->renewed && note_renewal(call))
+	if (grant->renewed && note_renewal(call, &id))
 		return;
+	held->id = id;
 	held->hash = call->name.hash;
+	held->end = grant->expires_at;
 	held->owner = call->owner;
 	held->statement = grant->renewed ? 0 : GetCurrentStatementStartTimestamp();
 	held->subid = GetCurrentSubTransactionId();
@@ -411,7 +423,11 @@ hloom_handle_forget(const HloomCall *call)
 		delist(&fresh, find(&fresh, call->name.hash, &call->owner));
 	held = bound.count > 0 ? find(&bound, call->name.hash, &call->owner) : NULL;
 	if (held != NULL)
+	{
+		/* In this order: the one still reads from the entry that the other removes. */
+		hloom_loss_unwatch(&held->id);
 		(void) hloom_tracked_drop(&held->id, false);
+	}
 	delist(&bound, held);
 }
 

@@ -80,6 +80,7 @@ typedef struct HloomGrant
 	int64		lease;			/* microseconds last granted */
 	bool		renewed;		/* try_acquire: the owner had it already, with this fence */
 	bool		capped;			/* extend: the lease last granted was above max_lease */
+	bool		committing;		/* force_release: a commit depends on it, of holder_pid */
 	Oid			holder_role;
 	int			holder_pid;
 } HloomGrant;
@@ -133,6 +134,12 @@ typedef struct HloomProvider
 
 	/* YES: this owner holds it now.  Writes nothing. */
 	HloomReply	(*is_held) (const HloomCall *call, HloomGrant *grant);
+
+	/*
+	 * YES: somebody held it and does no more.  NO: nobody did, or a commit depends on it.  May be
+	 * NULL: cannot be done.
+	 */
+	HloomReply	(*force_release) (const HloomCall *call, HloomGrant *grant);
 
 	/*
 	 * A transaction that depends on the grant with this fence is about to commit.  YES: the owner

@@ -86,7 +86,8 @@ hloom_grant_remove(Relation rel, const HloomTrackedId *id)
 	char	   *key = NULL;
 
 	find_locked(&found, rel, id, BUFFER_LOCK_EXCLUSIVE);
-	if (found.row != NULL && hloom_tracked_is_given_back(id) && !hloom_tracked_is_committing(id))
+	if (found.row != NULL && hloom_tracked_is_given_back(id) &&
+		!hloom_tracked_is_committing(id, NULL))
 	{
 		HloomRow	head = *found.row;
 		HloomDelta	delta;

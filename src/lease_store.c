@@ -175,7 +175,7 @@ is_committing(const HloomWalk *walk)
 {
 	HloomTrackedId id = id_of(&walk->head);
 
-	return unlikely(walk->judge.marked) && hloom_tracked_is_committing(&id);
+	return unlikely(walk->judge.marked) && hloom_tracked_is_committing(&id, NULL);
 }
 
 /*
@@ -334,6 +334,34 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 										  offsetof(HloomRow, texts)), &walk, false, false);
 		if (walk.head.scope != HLOOM_SCOPE_LEASE)
 			forget_entry(&walk.head);
+	}
+	hloom_bucket_unlock(&bucket);
+	return frees;
+}
+
+/*
+ * Frees the key whoever holds it.  Returns false when nobody does, or when a commit depends on the
+ * lease; grant->holder_pid is then whose, as far as it is known.
+ */
+bool
+hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
+{
+	HloomBucket bucket;
+	HloomWalk	walk;
+	HloomTrackedId id;
+	bool		frees;
+
+	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
+	id = id_of(&walk.head);
+	grant->committing = walk.held && unlikely(walk.judge.marked) &&
+		hloom_tracked_is_committing(&id, &grant->holder_pid);
+	frees = walk.held && !grant->committing;
+	if (frees)
+	{
+		walk.head.flags |= HLOOM_ROW_FREE;
+		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
+										  offsetof(HloomRow, texts)), &walk, false, false);
+		forget_entry(&walk.head);
 	}
 	hloom_bucket_unlock(&bucket);
 	return frees;

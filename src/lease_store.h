@@ -22,6 +22,8 @@ extern bool hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *g
 							  HloomChange *change);
 extern bool hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant,
 								HloomChange *change);
+extern bool hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant,
+								  HloomChange *change);
 extern bool hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant,
 							   HloomChange *change);
 extern bool hloom_store_look(Relation rel, const HloomCall *call, HloomGrant *grant);

@@ -29,7 +29,7 @@ remove_one(Relation rel, const HloomTrackedId *id)
 
 	if (key != NULL)
 		hloom_durable_forget(saved, GetCurrentTimestamp());
-	else if (!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id))
+	else if (!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id, NULL))
 		return;					/* somebody else's by now, or a commit depends on it */
 	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
 		ereport(DEBUG1,
@@ -58,29 +58,25 @@ hloom_sweep(const HloomTrackedId *ids, int count)
 }
 
 /*
- * Removes what others left behind, in this database or in one that is gone.  Returns how many
- * entries are free again.
+ * Removes what others left behind: in this database, in those that are gone, and in any other what
+ * has ended.  Returns how many entries are free again.
  */
 int
 hloom_sweep_all(void)
 {
 	HloomTrackedId *ids = palloc(SWEEP_AT_ONCE * sizeof(HloomTrackedId));
-	int			count = hloom_tracked_collect(ids, SWEEP_AT_ONCE);
-	int			ours = 0;
 	int			freed = 0;
+	int			count = hloom_tracked_collect(true, ids, SWEEP_AT_ONCE, &freed);
 
+	if (count > 0)
+		freed += hloom_sweep(ids, count);
+	count = freed > 0 ? 0 : hloom_tracked_collect(false, ids, SWEEP_AT_ONCE, &freed);
 	for (int i = 0; i < count; i++)
-	{
-		if (ids[i].database == MyDatabaseId)
-			ids[ours++] = ids[i];
-		else if (get_database_name(ids[i].database) == NULL)
+		if (get_database_name(ids[i].database) == NULL)
 		{
 			(void) hloom_tracked_drop(&ids[i], false);
 			freed++;
 		}
-	}
-	if (ours > 0)
-		freed += hloom_sweep(ids, ours);
 	pfree(ids);
 	return freed;
 }

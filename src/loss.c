@@ -320,7 +320,7 @@ hloom_loss_end(bool exempt)
 
 /*
  * It has ended with an error, and we are in the handler of that.  Raises LL010 in its place if it
- * is the cancel that was sent here.
+ * is the cancel that was sent here, or what became of the program of a COPY by it.
  */
 void
 hloom_loss_failed(void)
@@ -330,7 +330,8 @@ hloom_loss_failed(void)
 	bool		ended;
 
 	disarm();
-	if (!cancelled || geterrcode() != ERRCODE_QUERY_CANCELED)
+	if (!cancelled || (geterrcode() != ERRCODE_QUERY_CANCELED &&
+					   geterrcode() != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION))
 		return;
 	MemoryContextSwitchTo(TopTransactionContext ? TopTransactionContext : TopMemoryContext);
 	error = CopyErrorData();

@@ -58,7 +58,8 @@ form_lease(HloomLease *lease, const HloomRow *row)
 	lease->granted_at = row->granted_at;
 	lease->expires_at = row->expires_at;
 	lease->scope = (HloomScope) row->scope;
-	lease->committing = hloom_tracked_any_marked(row->hash) && hloom_tracked_is_committing(&id);
+	lease->committing = hloom_tracked_any_marked(row->hash) &&
+		hloom_tracked_is_committing(&id, NULL);
 	lease->holder_role = row->role;
 	lease->holder_pid = is_alive(row) ? row->pid : 0;
 }

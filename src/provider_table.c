@@ -48,7 +48,8 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 	{
 		HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
 
-		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len));
+		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len),
+									   grant->expires_at);
 		return;
 	}
 	if (hloom_store_release(rel, call, grant, &change) && change.at != 0)
@@ -180,6 +181,26 @@ table_is_held(const HloomCall *call, HloomGrant *grant)
 }
 
 /*
+ * Provider contract, force_release.
+ */
+static HloomReply
+table_force_release(const HloomCall *call, HloomGrant *grant)
+{
+	XLogRecPtr	saved = hloom_durable_begin();
+	Relation	rel = hloom_table_open(RowExclusiveLock, call->deadline);
+	HloomChange change;
+	bool		taken;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	taken = hloom_store_take_away(rel, call, grant, &change);
+	if (taken)
+		hloom_durable_forget(saved, change.at);
+	hloom_table_close(rel, RowExclusiveLock);
+	return taken ? HLOOM_YES : HLOOM_NO;
+}
+
+/*
  * Provider contract, commit_begin.  The lock is kept until the end of the transaction: until then
  * the row is not truncated away.  Who cannot get it before the lease is at its end has lost it.
  */
@@ -251,6 +272,7 @@ const HloomProvider hloom_provider_table = {
 	.release = table_release,
 	.extend = table_extend,
 	.is_held = table_is_held,
+	.force_release = table_force_release,
 	.commit_begin = table_commit_begin,
 	.commit_end = table_commit_end,
 	.count = table_count,

@@ -217,11 +217,12 @@ hloom_tracked_drop(const HloomTrackedId *id, bool present)
 
 /*
  * Gives back a lease: of this backend, or with orphan_of (a place of stats.h, not negative) one
- * that nobody knows of and that may have no entry yet.  Returns false when there is no entry or no
- * room for one, or the row is gone.  Does not raise, allocates nothing, touches no page.
+ * that nobody knows of, that has this end and that may have no entry yet.  Returns false when there
+ * is no entry or no room for one, or the row is gone.  Does not raise, allocates nothing, touches
+ * no page.
  */
 bool
-hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of)
+hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end)
 {
 	HloomTracked *entry;
 	bool		done = false;
@@ -232,7 +233,7 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of)
 	{
 		entry = hloom_tracked_add(id, MyProcPid);
 		if (entry != NULL)
-			pg_atomic_write_u64(&entry->watched.end, 1);
+			pg_atomic_write_u64(&entry->watched.end, (uint64) end);
 	}
 	if (entry != NULL && orphan_of >= 0 && entry->pid == 0)
 		entry->pid = MyProcPid;

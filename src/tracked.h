@@ -39,7 +39,7 @@ typedef struct HloomWatched
 extern Size hloom_tracked_size(void);
 extern void hloom_tracked_start(bool found);
 extern void hloom_tracked_lose_all(void);
-extern int	hloom_tracked_collect(HloomTrackedId *ids, int room);
+extern int	hloom_tracked_collect(bool ours, HloomTrackedId *ids, int room, int *removed);
 
 /* tracked.c */
 extern bool hloom_tracked_reserve(uint32 hash);
@@ -50,14 +50,14 @@ extern HloomWatched *hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket
 extern bool hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end);
 extern TimestampTz hloom_tracked_end(const HloomTrackedId *id);
 extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
-extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of);
+extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end);
 extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
 extern bool hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired);
 
 /* tracked_commit.c */
 extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id);
 extern void hloom_tracked_commit_end(const HloomTrackedId *id);
-extern bool hloom_tracked_is_committing(const HloomTrackedId *id);
+extern bool hloom_tracked_is_committing(const HloomTrackedId *id, int *pid);
 extern bool hloom_tracked_release_committing(const HloomTrackedId *id);
 
 static inline HloomTrackedId

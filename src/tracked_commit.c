@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include "compat.h"
 #include "tracked_table.h"
 
@@ -39,6 +41,7 @@ hloom_tracked_commit_begin(const HloomTrackedId *id)
 		bool		was_marked = hloom_tracked_is_marked(entry);
 
 		entry->committing++;
+		entry->committer = MyProcPid;
 		hloom_tracked_settle(entry, was_marked);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
@@ -59,16 +62,19 @@ hloom_tracked_commit_end(const HloomTrackedId *id)
 	if (entry != NULL && entry->committing > 0)
 	{
 		entry->committing--;
+		if (entry->committer == MyProcPid)
+			entry->committer = 0;
 		hloom_tracked_settle(entry, true);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
 }
 
 /*
- * Whether some commit depends on a grant of this database.
+ * Whether some commit depends on a grant of this database.  *pid is then whose, or 0 when the last
+ * of several is done; it can be NULL.
  */
 bool
-hloom_tracked_is_committing(const HloomTrackedId *id)
+hloom_tracked_is_committing(const HloomTrackedId *id, int *pid)
 {
 	HloomTracked *entry;
 	bool		committing;
@@ -76,6 +82,8 @@ hloom_tracked_is_committing(const HloomTrackedId *id)
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
 	entry = hloom_tracked_search(id, HASH_FIND);
 	committing = entry != NULL && entry->committing > 0;
+	if (committing && pid != NULL)
+		*pid = entry->committer;
 	LWLockRelease(hloom_tracked_lock_of(id));
 	return committing;
 }

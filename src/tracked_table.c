@@ -46,6 +46,7 @@ hloom_tracked_add(const HloomTrackedId *id, int pid)
 		return NULL;
 	entry->pid = pid;
 	entry->committing = 0;
+	entry->committer = 0;
 	entry->orphan_of = -1;
 	entry->given_back = false;
 	pg_atomic_write_u64(&entry->watched.ticket, 0);
@@ -183,11 +184,37 @@ is_over(HloomTracked *entry, TimestampTz now)
 }
 
 /*
- * Copies the names of grants that were given back, at most so many, and gives back those that are
- * over.  Returns how many.
+ * Looks at one entry on behalf of hloom_tracked_collect.  Returns whether it is removed.
+ */
+static bool
+clear(HloomTracked *entry, TimestampTz now)
+{
+	int			orphan_of;
+
+	if (!entry->given_back && is_over(entry, now))
+	{
+		hloom_tracked_change_hands(entry, 0);
+		entry->given_back = true;
+		hloom_tracked_settle(entry, false);
+	}
+
+	/* Its row is in another database, and counts for nothing without it, too. */
+	if (!entry->given_back || entry->committing > 0 || entry->id.database == MyDatabaseId ||
+		(TimestampTz) pg_atomic_read_u64(&entry->watched.end) > now)
+		return false;
+	orphan_of = hloom_tracked_lose(entry);
+	if (orphan_of >= 0)
+		hloom_stats_add_at(orphan_of, HLOOM_STAT_ORPHAN_ABSENT, 1);
+	return true;
+}
+
+/*
+ * Copies the names of grants that were given back, of this database or of the others, at most so
+ * many.  Gives back what is over, and removes that of other databases: *removed counts these.
+ * Returns how many were copied.
  */
 int
-hloom_tracked_collect(HloomTrackedId *ids, int room)
+hloom_tracked_collect(bool ours, HloomTrackedId *ids, int room, int *removed)
 {
 	HASH_SEQ_STATUS status;
 	HloomTracked *entry;
@@ -199,20 +226,11 @@ hloom_tracked_collect(HloomTrackedId *ids, int room)
 	hash_seq_init(&status, entries);
 	while ((entry = (HloomTracked *) hash_seq_search(&status)) != NULL)
 	{
-		if (!entry->given_back && is_over(entry, now))
-		{
-			hloom_tracked_change_hands(entry, 0);
-			entry->given_back = true;
-			hloom_tracked_settle(entry, false);
-		}
-		if (!entry->given_back || entry->committing > 0)
-			continue;
-		ids[count++] = entry->id;
-		if (count == room)
-		{
-			hash_seq_term(&status);
-			break;
-		}
+		if (clear(entry, now))
+			(*removed)++;
+		else if (entry->given_back && entry->committing == 0 && count < room &&
+				 (entry->id.database == MyDatabaseId) == ours)
+			ids[count++] = entry->id;
 	}
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 		LWLockRelease(&hloom_tracked_locks[i].lock);

@@ -15,6 +15,7 @@ typedef struct HloomTracked
 	HloomTrackedId id;			/* must be first */
 	HloomWatched watched;
 	int			pid;			/* of the backend whose lease it is; 0: follows nobody */
+	int			committer;		/* the last of those below to begin; 0 when it is done */
 	uint16		committing;		/* transactions that are committing and depend on it */
 	int16		orphan_of;		/* where an orphan is counted, see stats.h; -1 when it is none */
 	bool		given_back;

@@ -93,7 +93,8 @@ SELECT is_empty($$SELECT signature FROM func WHERE provariadic <> 0 OR prokind N
 	'none is variadic, an aggregate or a window function');
 SELECT set_eq($$SELECT proname::text FROM func WHERE NOT EXISTS (SELECT
 		FROM aclexplode(COALESCE(proacl, acldefault('f', proowner))) WHERE grantee = 0)$$,
-	ARRAY['hloom_configure', 'hloom_unconfigure', 'hloom_namespaces_changed', 'hloom_health',
+	ARRAY['hloom_configure', 'hloom_unconfigure', 'hloom_force_release', 'hloom_namespaces_changed',
+		'hloom_health',
 		'hloom_metrics'],
 	'everybody may call each but those that administer or watch the server');
 SELECT set_eq($$SELECT proname::text FROM func, aclexplode(proacl)
@@ -122,7 +123,7 @@ SELECT is_empty($$SELECT signature FROM func f, unnest(proargnames) WITH ORDINAL
 		('n', 'integer'), ('enabled', 'boolean'), ('provider', 'text'),
 		('default_lease', 'interval'), ('max_lease', 'interval'), ('max_hold', 'interval'),
 		('detect_reentrancy', 'boolean'), ('max_key_length', 'integer'), ('role', 'text'),
-		('reset', 'text[]'))$$,
+		('reset', 'text[]'), ('reason', 'text'))$$,
 	'one name means one thing');
 SELECT is_empty($$SELECT proname FROM func WHERE 'owner' = ANY (proargnames)
 	AND proargnames[3] = 'owner' AND prokind = 'f'

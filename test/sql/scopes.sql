@@ -158,6 +158,30 @@ FETCH 2 FROM c;
 ROLLBACK;
 TABLE held;
 SELECT hloom_release('scopes', key, hl.owner(1)) FROM held;
+-- A cursor held over the COMMIT runs in it; what that fails to commit is given back.
+BEGIN;
+DECLARE h CURSOR WITH HOLD FOR SELECT key FROM generate_series(1, 3) AS i,
+	hloom_try_acquire('scopes', 'h' || i, owner => hl.owner(1));
+FETCH 1 FROM h;
+COMMIT;
+FETCH ALL FROM h;
+TABLE held;
+CLOSE h;
+SELECT hloom_release('scopes', key, hl.owner(1)) FROM held;
+BEGIN;
+DECLARE h CURSOR WITH HOLD FOR SELECT 1 / (3 - i) AS n FROM generate_series(1, 3) AS i,
+	hloom_try_acquire('scopes', 'h' || i, owner => hl.owner(1));
+COMMIT;
+TABLE held;
+-- Expired grants of the same owner and key do not stand in for the one that is held.
+SELECT take('x', 'session') > 0 AND fence > 0 AS taken
+FROM hloom_try_acquire('scopes', 'k', '30 ms', scope => 'session', owner => hl.owner(1));
+SELECT hl.wait_until_free('scopes', 'k');
+SELECT take('k', 'session') > 0 AS taken, hloom_release('scopes', 'x', hl.owner(1)) AS released;
+BEGIN;
+SELECT take('k', 'transaction') > 0 AS renewed;
+COMMIT;
+TABLE held;
 -- A procedure that has committed and then fails gives everything back.
 DO $$
 BEGIN

@@ -18,6 +18,7 @@ my $node = make_node(
 	settings => { synchronous_commit => 'local' });
 $node->safe_psql('postgres', 'CREATE TABLE work (who text)');
 my $other = session($node, 'other');
+my $state;
 
 sub commits_wait { return set_standby('absent'); }
 sub commits_go_on { return set_standby(''); }
@@ -61,8 +62,8 @@ sub lease
 # is_free(): whether another owner gets it
 sub is_free
 {
-	return ask($other,
-		"SELECT hloom_release(l) FROM hloom_try_acquire('guard', 'k', owner => '$them') AS l") eq 't';
+	my $take = "hloom_try_acquire('guard', 'k', owner => '$them')";
+	return ask($other, "SELECT hloom_release(l) FROM $take AS l") eq 't';
 }
 
 my $held = "hloom_is_held('guard', 'k', '$me')";
@@ -77,6 +78,11 @@ wait_for_sql($node, "SELECT NOT $held");
 is(ask($other, lease($them, "'1 min'")), 0, 'expired, in a commit: not granted to another owner');
 is(ask($other, lease($me, "'1 min'")), 0, 'nor to its own');
 is(ask($other, "SELECT $held, $extend, $release"), 'f|f|f', 'its owner does not hold it any more');
+($state, my $message) = ask_error($other, "SELECT hloom_force_release('guard', 'k', 'test')");
+my $pid = $node->safe_psql('postgres',
+	q{SELECT pid FROM pg_stat_activity WHERE application_name = 'committer'});
+is($state, '55006', 'it cannot be taken away');
+like($message, qr/Process $pid is committing/, 'which names who commits');
 is(ask($other, "SELECT state, remaining FROM hloom_locks WHERE key = 'k'"),
 	'committing|00:00:00', 'hloom_locks shows why');
 ask($other, "SET lock_timeout = '100 ms'");
@@ -151,8 +157,8 @@ for my $cut ('pg_cancel_backend', 'pg_terminate_backend')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), 2, 'both have committed');
 }
 
-# A lease that follows the transaction ends with it, expired or not, and its loss never cuts the wait
-# of a commit short.
+# A lease that follows the transaction ends with it, expired or not, and its loss never cuts the
+# wait of a commit short.
 for my $lease ('3 s', '10 min')
 {
 	fresh();
@@ -172,7 +178,7 @@ for my $lease ('3 s', '10 min')
 fresh();
 ask($other, lease($me, "'10 min'"));
 ask($other, lease($me, "'10 min'") =~ s/'k'/'second'/r);
-my ($state) = sql_error($node,
+($state) = sql_error($node,
 	'BEGIN; ' . guard() . '; ' . guard() =~ s/'k'/'second'/r
 	  . "; SELECT hloom_release('guard', 'second', '$me'); COMMIT;");
 is($state, 'LL010', 'one of two guards fails');

@@ -1,9 +1,9 @@
 # Two owners of a key that race about the end of a lease never both commit what they guard with it.
 #
 # In each round the first takes a short lease, guards a transaction with it, writes, and commits
-# within 10 ms of the end, before or after it.  The second takes the key as soon as it can and writes
-# as well, unless it sees that the first one has committed.  Without the guard both commit: that is
-# the control, which shows that the rounds are about the moment that matters.
+# within 10 ms of the end, before or after it.  The second takes the key as soon as it can and
+# writes as well, unless it sees that the first one has committed.  Without the guard both commit:
+# that is the control, which shows that the rounds are about the moment that matters.
 use strict;
 use warnings;
 
@@ -46,7 +46,7 @@ BEGIN
 	INSERT INTO wrote VALUES (k, p, i, 'first');
 	PERFORM pg_sleep(extract(epoch FROM at - clock_timestamp() - interval '0.3 ms'));
 END $$;
--- The second one.  Each look is a transaction of its own, so it is current at every isolation level.
+-- The second one.  Each look is a transaction, so it is current at every isolation level.
 CREATE PROCEDURE follow(k text, p int, rounds int) LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1 .. rounds LOOP
@@ -145,7 +145,8 @@ $standby->start;
 $primary->append_conf('postgresql.conf', settings(synchronous_standby_names => 'standby'));
 $primary->reload;
 wait_for_sql($primary,
-	"SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'");
+	"SELECT count(*) = 1 FROM pg_stat_replication"
+	  . " WHERE sync_state = 'sync' AND state = 'streaming'");
 check('standby', '-c synchronous_commit=remote_apply');
 
 done_testing();

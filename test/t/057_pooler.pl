@@ -421,7 +421,36 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid
 like(leases('whole'), qr/^stays lease \d+$/, 'the one of scope "lease" stays, too');
 is(orphans('whole'), '0 0 0', 'no orphan');
 
-# others_are_not_cancelled: its place, once there is on_lost => 'cancel'
+# ---- on_lost => 'cancel' ----------------------------------------------------------------------
+
+# Whose lease is lost is told; who comes after it on the same server connection is not.
+my ($a, $b) = map { client('one') } 1 .. 2;
+my $cancel = q{scope => 'transaction', on_lost => 'cancel'};
+my $slept = 'SELECT pg_backend_pid() FROM pg_sleep(0.6)';
+$backend = ask($a, 'SELECT pg_backend_pid()');
+for my $end ('COMMIT', 'ROLLBACK')
+{
+	ask($a, 'BEGIN');
+	ask($a, take('one', 'short', "lease => '300 ms', $cancel"));
+	ask($a, $end);
+	is(ask($b, $slept), $backend, "$end before the end: the next client's statement runs on");
+}
+ask($a, 'BEGIN');
+ask($a, take('one', 'short', "lease => '300 ms', $cancel"));
+($state) = ask_error($a, $slept);
+is($state, 'LL010', 'lost in the transaction: its own statement is cancelled');
+ask($a, 'ROLLBACK');
+is(ask($b, $slept), $backend, 'and not the one of the next client');
+ask($a, take('one', 'short', "lease => '300 ms'"));
+is(ask($b, $slept), $backend, 'a lease of scope "lease" that ends cancels nobody');
+# A guard is that of its transaction, on whatever connection the lease was taken.
+ask($a, take('one', 'guarded', "owner => '$me'"));
+ask($b, 'BEGIN');
+is(ask($b, "SELECT hloom_guard('one', 'guarded', '$me')"), 't', 'a guard of another client');
+ask($b, 'COMMIT');
+ask($a, "SELECT hloom_release('one', 'guarded', '$me')");
+is(ask($b, 'SELECT pg_backend_pid()'), $backend, 'ends with its transaction');
+$_->quit for $a, $b;
 
 $looker->quit;
 stop_pooler();
