@@ -1,7 +1,7 @@
 #!/bin/bash
 # The lease beside SELECT 1, the advisory lock and a hand-written lease table, in one run.
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
-# BENCH_PARTS of "off on lose live snapshot".
+# BENCH_PARTS of "off on lose loss live snapshot".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -10,7 +10,7 @@ cd "$(dirname "$0")"
 seconds=${BENCH_SECONDS:-5}
 rounds=${BENCH_ROUNDS:-3}
 live=${BENCH_LIVE:-1000000}
-parts=${BENCH_PARTS:-off on lose live snapshot}
+parts=${BENCH_PARTS:-off on lose loss live snapshot}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
 declare -A rates=() wal=() xids=()
@@ -244,6 +244,23 @@ part_snapshot() {
 	verdict "D: last / first" "$kept" ">=" 0.9
 }
 
+# How long after the end of its lease a statement is cancelled: the median of 50
+part_loss() {
+	local round late
+	note "lost leases"
+	for ((round = 0; round < 50; round++)); do
+		echo "SELECT lease_end FROM hloom_try_acquire('loss', 'k$round', '100 ms', scope => 'session',
+			on_lost => 'cancel') \\gset"
+		echo "SELECT 'not cancelled' FROM pg_sleep(10);"
+		echo "SELECT extract(epoch FROM clock_timestamp() - :'lease_end') * 1000;"
+	done >"$HL_TMP/loss.sql"
+	psql -XqAt -d small -f "$HL_TMP/loss.sql" >"$HL_TMP/loss" 2>"$HL_TMP/loss.err" || true
+	[[ $(wc -l <"$HL_TMP/loss") -eq 50 ]] || fail "not every statement was cancelled"
+	late=$(sort -n "$HL_TMP/loss" | sed -n '25s/\..*//p')
+	printf '\n%-30s\n' "lost leases, on_lost cancel"
+	verdict "ms from the end to the cancel" "$late" "<" 50
+}
+
 hl_need_packages base
 hl_begin
 trap leave EXIT
@@ -263,7 +280,7 @@ printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = media
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
 	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
 
-for part in off on lose snapshot live; do
+for part in off on lose loss snapshot live; do
 	wanted "$part" || continue
 	"part_$part"
 done

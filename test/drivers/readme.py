@@ -278,6 +278,30 @@ def driver_fails(conn, block):
     )
 
 
+def depends(conn, block):
+    """The block that guards: while the lease is held it commits, and not otherwise."""
+    begin, guard, update, commit = statements(block)
+    fresh(conn)
+    with connect() as session, busy() as owner:
+        for lost in (True, False):
+            session.execute(begin)
+            result = session.pgconn.exec_params(guard.encode(), [owner.encode()])
+            held_then = result.get_value(0, 0) == b"t"
+            session.execute(update)
+            if lost:
+                value(conn, "SELECT hloom_force_release('billing', %s, 'test')", KEY)
+            error = failure(session.execute, commit)
+            if lost:
+                check(
+                    held_then and error.sqlstate == "LL010" and not settled(conn),
+                    "depends: without the lease it does not commit",
+                )
+                conn.execute(
+                    "SELECT FROM hloom_acquire('billing', %s, owner => %s)", (KEY, owner)
+                )
+    check(error is None and settled(conn), "depends: with the lease it commits")
+
+
 def main():
     text = README.read_text(encoding="utf-8")
     exclusively, skip = blocks(section(text, "From SQL"), "sql")
@@ -289,6 +313,7 @@ def main():
         top(conn, blocks(text, "sql")[0])
         run_exclusively(conn, exclusively)
         skip_if_busy(conn, skip)
+        depends(conn, blocks(section(text, "Reference"), "sql")[1])
         driver_free(conn, python)
         driver_busy(conn, python)
         driver_fails(conn, python)

@@ -51,7 +51,7 @@ install_pg() {
 		>"$work/npm" 2>&1
 }
 
-driver readme 24 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
+driver readme 26 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
