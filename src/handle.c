@@ -37,9 +37,6 @@
 
 #define FIRST_ROOM 16
 
-/* Rows of leases given back that one call removes before it takes its own. */
-#define REMOVE_AT_ONCE 64
-
 typedef struct Held
 {
 	HloomTrackedId id;
@@ -64,19 +61,6 @@ static HeldList fresh = {0};
 static HeldList bound = {0};
 static bool some_ending = false;
 
-/* Given back, and not removed yet.  There is always room for all that is listed. */
-static HloomTrackedId *given_back = NULL;
-static int	given_back_count = 0;
-static int	given_back_room = 0;
-
-static void *
-enlarged(void *items, Size size)
-{
-	if (items == NULL)
-		return MemoryContextAlloc(TopMemoryContext, size);
-	return repalloc_huge(items, size);
-}
-
 /*
  * Marks the lease and takes note of it for its removal.
  */
@@ -88,8 +72,8 @@ give_back(const Held *held, bool orphan)
 	hloom_loss_unwatch(&held->id);
 	if (orphan && !done)
 		hloom_stats_add_at(held->place, HLOOM_STAT_ORPHAN_FAILED, 1);
-	if (done && given_back_count < given_back_room)
-		given_back[given_back_count++] = held->id;
+	if (done)
+		hloom_sweep_later(&held->id);
 }
 
 /*
@@ -121,24 +105,19 @@ forget_ended(HeldList *list)
 static void
 make_room(HeldList *list)
 {
-	int			most_given_back = given_back_count + fresh.count + bound.count + 1;
-
 	if (list->count == list->room)
 		forget_ended(list);
 	if (list->count == list->room)
 	{
 		int			room = Max(FIRST_ROOM, 2 * list->room);
 
-		list->items = enlarged(list->items, room * sizeof(Held));
+		if (list->items == NULL)
+			list->items = MemoryContextAlloc(TopMemoryContext, room * sizeof(Held));
+		else
+			list->items = repalloc_huge(list->items, room * sizeof(Held));
 		list->room = room;
 	}
-	if (most_given_back > given_back_room)
-	{
-		int			room = Max(FIRST_ROOM, 2 * most_given_back);
-
-		given_back = enlarged(given_back, room * sizeof(HloomTrackedId));
-		given_back_room = room;
-	}
+	hloom_sweep_reserve(fresh.count + bound.count + 1);
 }
 
 /*
@@ -286,21 +265,6 @@ forget_heard_of(void)
 }
 
 /*
- * Removes what this backend gave back before.  What raises is left to others.
- */
-static void
-remove_given_back(void)
-{
-	int			count = Min(given_back_count, REMOVE_AT_ONCE);
-
-	if (likely(count == 0))
-		return;
-	given_back_count -= count;
-	if (hloom_sweep(&given_back[given_back_count], count) == 0)
-		given_back_count += count;
-}
-
-/*
  * Makes ready for a lease to be listed, so that nothing can fail once it is granted.  Raises 53400
  * when the lease follows a session or a transaction and too many do.
  */
@@ -308,7 +272,7 @@ void
 hloom_handle_prepare(const HloomCall *call)
 {
 	register_callbacks();
-	remove_given_back();
+	hloom_sweep_some();
 	if (call->scope != HLOOM_SCOPE_LEASE)
 	{
 		make_room(&bound);

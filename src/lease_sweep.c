@@ -10,6 +10,7 @@
 
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -18,8 +19,16 @@
 #include "lease_sweep.h"
 #include "lease_table.h"
 
-/* So many are looked at by one sweep of everything. */
+/* So many are looked at by one sweep of everything, and of what this backend gave back. */
 #define SWEEP_AT_ONCE 1024
+#define SWEEP_SOME 64
+
+#define FIRST_ROOM 16
+
+/* What this backend gave back and has not removed yet. */
+static HloomTrackedId *later = NULL;
+static int	later_count = 0;
+static int	later_room = 0;
 
 static void
 remove_one(Relation rel, const HloomTrackedId *id)
@@ -79,4 +88,46 @@ hloom_sweep_all(void)
 		}
 	pfree(ids);
 	return freed;
+}
+
+/*
+ * Makes room for so many to be removed later, besides those there are.  Raises when memory is out.
+ */
+void
+hloom_sweep_reserve(int more)
+{
+	int			room = Max(FIRST_ROOM, 2 * (later_count + more));
+
+	if (likely(later_count + more <= later_room))
+		return;
+	if (later == NULL)
+		later = MemoryContextAlloc(TopMemoryContext, room * sizeof(HloomTrackedId));
+	else
+		later = repalloc_huge(later, room * sizeof(HloomTrackedId));
+	later_room = room;
+}
+
+/*
+ * Takes note of a grant that was given back, if there is room for that.  Does not raise.
+ */
+void
+hloom_sweep_later(const HloomTrackedId *id)
+{
+	if (later_count < later_room)
+		later[later_count++] = *id;
+}
+
+/*
+ * Removes some of what was noted.  What raises is left to others.
+ */
+void
+hloom_sweep_some(void)
+{
+	int			count = Min(later_count, SWEEP_SOME);
+
+	if (likely(count == 0))
+		return;
+	later_count -= count;
+	if (hloom_sweep(&later[later_count], count) == 0)
+		later_count += count;
 }

@@ -9,5 +9,8 @@
 
 extern int	hloom_sweep(const HloomTrackedId *ids, int count);
 extern int	hloom_sweep_all(void);
+extern void hloom_sweep_reserve(int more);
+extern void hloom_sweep_later(const HloomTrackedId *id);
+extern void hloom_sweep_some(void);
 
 #endif							/* HLOOM_LEASE_SWEEP_H */

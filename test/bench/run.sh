@@ -249,8 +249,8 @@ part_loss() {
 	local round late
 	note "lost leases"
 	for ((round = 0; round < 50; round++)); do
-		echo "SELECT lease_end FROM hloom_try_acquire('loss', 'k$round', '100 ms', scope => 'session',
-			on_lost => 'cancel') \\gset"
+		echo "SELECT lease_end FROM hloom_try_acquire('loss', 'k$round', '100 ms',
+			scope => 'session', on_lost => 'cancel') \\gset"
 		echo "SELECT 'not cancelled' FROM pg_sleep(10);"
 		echo "SELECT extract(epoch FROM clock_timestamp() - :'lease_end') * 1000;"
 	done >"$HL_TMP/loss.sql"

@@ -60,7 +60,8 @@ for my $how ('extended', 'prepared')
 
 	fresh();
 	is( pipeline($first, 'SELECT owner FROM ' . lease('second', 'transaction'),
-			'INSERT INTO t VALUES (1)', 'SELECT 1 / (fence - fence) FROM ' . lease('third', 'lease'),
+			'INSERT INTO t VALUES (1)',
+			'SELECT 1 / (fence - fence) FROM ' . lease('third', 'lease'),
 			'SELECT owner FROM ' . lease('fourth', 'lease')),
 		'division by zero', "$how: a pipeline with a statement that fails");
 	is(held(), 'first', 'gives back what that one took, and keeps what an earlier one returned');
