@@ -94,7 +94,7 @@ sub race
 					'-v', 'VERBOSITY=sqlstate', '-f', $file
 				],
 				'<', \'', '>', '/dev/null', '2>', \$run->{err},
-				IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+				IPC::Run::timeout(2 * rounds(1) * $PostgreSQL::Test::Utils::timeout_default));
 			push @runs, $run;
 		}
 	}
