@@ -217,7 +217,7 @@ ROWS 1
 AS 'MODULE_PATHNAME', 'hloom_sql_try_acquire';
 
 COMMENT ON FUNCTION hloom_try_acquire(text, text, interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. max_wait: longest wait, default none, then one attempt unless retry is given. retry: when a busy key is tried again, default the policy of the namespace. owner: a token of the caller''s own makes a retry idempotent. Outlives the transaction. Errors: 22004, 22023, 25006, 42501, 42704, 55000, 55006, LL001 to LL004; 55P03 when lock_timeout is over';
+'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. max_wait: longest wait, default none, then one attempt unless retry is given. retry: when a busy key is tried again, default the policy of the namespace. owner: a token of the caller''s own makes a retry idempotent. scope: lease (default: outlives transaction and session), session or transaction, with which it is given back. on_lost: cancel ends statements, and keeps a transaction it follows from committing, when it is lost. Errors: 22004, 22023, 25006, 42501, 42704, 53400, 55000, 55006, LL001 to LL004, LL010; 55P03 when lock_timeout is over; warns (25P01) for scope transaction outside a transaction block';
 
 CREATE FUNCTION hloom_acquire(
 	namespace pg_catalog.text,

@@ -118,7 +118,7 @@ hloom_grant_commit_begin(Relation rel, const HloomTrackedId *id, TimestampTz *en
 	hloom_bucket_judge(&found.bucket, &judge);
 	*end = found.row != NULL ? found.row->expires_at : 0;
 	if (found.row != NULL && *end > judge.now && hloom_row_live(found.row, &judge))
-		reply = hloom_tracked_commit_begin(id);
+		reply = hloom_tracked_commit_begin(id, *end);
 	unlock(&found);
 	return reply;
 }

@@ -289,6 +289,7 @@ hloom_store_claim(Relation rel, const HloomCall *call, HloomGrant *grant, HloomC
 		/* Its session has ended since the walk. */
 		hloom_bucket_unlock(&bucket);
 		RESUME_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 	}
 	note_change(change, lsn, &walk, !walk.held, true);
 	hloom_bucket_unlock(&bucket);
@@ -307,6 +308,17 @@ is_untouched(const HloomRow *head, const HloomGrant *grant)
 {
 	return head->fence == grant->fence && head->expires_at == grant->expires_at &&
 		head->pid == MyProcPid;
+}
+
+/*
+ * Frees the key, whose row was found.
+ */
+static void
+free_row(const HloomBucket *bucket, HloomWalk *walk, HloomChange *change)
+{
+	walk->head.flags |= HLOOM_ROW_FREE;
+	note_change(change, overwrite_row(bucket, &walk->held_at, &walk->head,
+									  offsetof(HloomRow, texts)), walk, false, false);
 }
 
 /*
@@ -329,9 +341,7 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 	id = id_of(&walk.head);
 	if (frees && (likely(!walk.judge.marked) || !hloom_tracked_release_committing(&id)))
 	{
-		walk.head.flags |= HLOOM_ROW_FREE;
-		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
-										  offsetof(HloomRow, texts)), &walk, false, false);
+		free_row(&bucket, &walk, change);
 		if (walk.head.scope != HLOOM_SCOPE_LEASE)
 			forget_entry(&walk.head);
 	}
@@ -358,9 +368,7 @@ hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, Hl
 	frees = walk.held && !grant->committing;
 	if (frees)
 	{
-		walk.head.flags |= HLOOM_ROW_FREE;
-		note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
-										  offsetof(HloomRow, texts)), &walk, false, false);
+		free_row(&bucket, &walk, change);
 		forget_entry(&walk.head);
 	}
 	hloom_bucket_unlock(&bucket);
@@ -389,7 +397,7 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 		grant->capped = call->lease == 0 && walk.head.lease > call->max_lease;
 		walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
 		walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
-		extends = walk.head.scope == HLOOM_SCOPE_LEASE ||
+		extends = (walk.head.scope == HLOOM_SCOPE_LEASE && likely(!walk.judge.marked)) ||
 			hloom_tracked_extend(&id, walk.head.expires_at);
 	}
 	if (!extends)

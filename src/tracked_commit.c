@@ -14,12 +14,12 @@
 #include "tracked_table.h"
 
 /*
- * A commit depends on the grant, whose bucket is locked and whose row counts.  Returns HLOOM_NO
- * when the lease has been given back this moment, HLOOM_UNAVAILABLE when there is no room for an
- * entry.  Does not raise.
+ * A commit depends on the grant, whose bucket is locked and whose row counts until this end.
+ * Returns HLOOM_NO when the lease has been given back this moment, HLOOM_UNAVAILABLE when there is
+ * no room for an entry.  Does not raise.
  */
 HloomReply
-hloom_tracked_commit_begin(const HloomTrackedId *id)
+hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end)
 {
 	HloomReply	reply = HLOOM_YES;
 	HloomTracked *entry;
@@ -30,7 +30,7 @@ hloom_tracked_commit_begin(const HloomTrackedId *id)
 	{
 		entry = hloom_tracked_add(id, 0);
 		if (entry != NULL)
-			pg_atomic_write_u64(&entry->watched.end, 1);
+			pg_atomic_write_u64(&entry->watched.end, (uint64) end);
 	}
 	if (entry == NULL)
 		reply = HLOOM_UNAVAILABLE;
@@ -103,7 +103,6 @@ hloom_tracked_release_committing(const HloomTrackedId *id)
 	committing = entry != NULL && entry->committing > 0;
 	if (committing)
 	{
-		pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_change_hands(entry, 0);
 		entry->given_back = true;
 	}

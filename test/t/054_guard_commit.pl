@@ -15,7 +15,9 @@ my $them = '22222222-2222-4222-8222-222222222222';
 my $node = make_node(
 	'guard',
 	init => { allows_streaming => 1 },
-	settings => { synchronous_commit => 'local' });
+	settings => { synchronous_commit => 'local', 'hloom_lock.max_tracked_leases' => 100 });
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->safe_psql('second', 'CREATE EXTENSION hloom_lock');
 $node->safe_psql('postgres', 'CREATE TABLE work (who text)');
 my $other = session($node, 'other');
 my $state;
@@ -123,6 +125,15 @@ ok(!is_free(), 'that takes effect with the outcome');
 is(ask($other, lease($me, "'1 min'")), 0, 'for its owner, too');
 commits_go_on();
 finish_sql($run);
+# Who needs its room in shared memory, in another database, does not bring it back.
+my $second = session($node, 'second', 'second');
+for my $n (1 .. 2)
+{
+	my ($full) = ask_error($second, "SELECT count(*) FROM generate_series(1, 200) AS i,"
+		  . " hloom_try_acquire('guard', 'room-$n:' || i, scope => 'session')");
+	is($full, '53400', 'another database uses all the room');
+}
+$second->quit;
 ok(is_free(), 'then the key is free');
 
 # The session it follows ends meanwhile.
