@@ -3,9 +3,9 @@
  *	  The state all backends of a server share, its request and its start.
  *
  * There is no lock here: one field is constant, the others are atomics that stand alone.  The
- * counters and the tracked leases have protocols of their own, and their LWLocks in the tranche
- * requested here.  A crash restart makes the memory anew, and with it a new incarnation.  Knows
- * nothing of leases.
+ * counters, the losses and the tracked leases have protocols of their own, and their LWLocks in the
+ * tranche requested here.  A crash restart makes the memory anew, and with it a new incarnation.
+ * Knows nothing of leases.
  */
 #include "postgres.h"
 
@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "hloom.h"
+#include "losses.h"
 #include "shmem.h"
 #include "stats.h"
 #include "tracked.h"
@@ -29,7 +30,8 @@ static shmem_startup_hook_type prev_shmem_startup = NULL;
 static Size
 shared_size(void)
 {
-	return add_size(MAXALIGN(sizeof(HloomShared)), hloom_stats_size());
+	return add_size(MAXALIGN(sizeof(HloomShared)),
+					add_size(hloom_stats_size(), hloom_losses_size()));
 }
 
 static void
@@ -55,6 +57,7 @@ draw_incarnation(void)
 static void
 start_shared(void)
 {
+	char	   *memory;
 	bool		found;
 
 	if (prev_shmem_startup)
@@ -69,7 +72,9 @@ start_shared(void)
 		pg_atomic_init_u64(&hloom_shared->nudged_page, 0);
 		pg_atomic_init_u64(&hloom_shared->grow_after, 0);
 	}
-	hloom_stats_start((char *) hloom_shared + MAXALIGN(sizeof(HloomShared)), found);
+	memory = (char *) hloom_shared + MAXALIGN(sizeof(HloomShared));
+	hloom_stats_start(memory, found);
+	hloom_losses_start(memory + hloom_stats_size(), found);
 	hloom_tracked_start(found);
 	LWLockRelease(AddinShmemInitLock);
 }

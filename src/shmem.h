@@ -14,6 +14,7 @@
 typedef enum HloomLWLock
 {
 	HLOOM_LWLOCK_STATS,
+	HLOOM_LWLOCK_LOSSES,
 	HLOOM_LWLOCK_TRACKED
 } HloomLWLock;
 

@@ -1,0 +1,55 @@
+/*
+ * losses.h
+ *	  Leases that were lost: counted, and kept in shared memory until they are reported.
+ */
+#ifndef HLOOM_LOSSES_H
+#define HLOOM_LOSSES_H
+
+#include "datatype/timestamp.h"
+#include "hloom.h"
+
+/* Expired rows are looked for so often, in microseconds. */
+#define HLOOM_REAP_INTERVAL USECS_PER_SEC
+
+/* Bytes of shared memory for what is not reported yet, of all databases. */
+#define HLOOM_LOSSES_SIZE (512 * 1024)
+
+/* So much is taken out at once. */
+#define HLOOM_LOSSES_AT_ONCE 256
+#define HLOOM_LOSSES_TEXT (64 * 1024)
+
+typedef enum HloomLossReason
+{
+	HLOOM_LOSS_EXPIRED,
+	HLOOM_LOSS_TAKEN_AWAY
+} HloomLossReason;
+
+typedef struct HloomLoss
+{
+	const char *ns;				/* ns_len bytes */
+	const char *key;			/* key_len bytes */
+	int			ns_len;
+	int			key_len;
+	int64		fence;
+	TimestampTz expired_at;		/* the end of the lease; later than now when it was taken away */
+	HloomLossReason reason;
+} HloomLoss;
+
+/* Losses taken out, oldest first.  Their texts are in here, too. */
+typedef struct HloomLosses
+{
+	int			count;
+	int64		dropped;		/* losses of all databases that nobody will hear of, newly */
+	HloomLoss	loss[HLOOM_LOSSES_AT_ONCE];
+	int			text_used;
+	char text[	HLOOM_LOSSES_TEXT];
+} HloomLosses;
+
+extern Size hloom_losses_size(void);
+extern void hloom_losses_start(void *memory, bool found);
+extern void hloom_losses_add(const char *ns, int ns_len, const char *key, int key_len, int64 fence,
+							 TimestampTz expired_at, HloomLossReason reason);
+extern bool hloom_losses_are_many(void);
+extern HloomLosses *hloom_losses_take(void);
+
+#endif							/* HLOOM_LOSSES_H */
