@@ -332,10 +332,14 @@ hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
 	hloom_error_busy(&course, &acquisition->grant, false);
 }
 
+/*
+ * Warns of a lost lease.  An exact provider counts it itself, when the row goes.
+ */
 static void
-tell_lost(const HloomCourse *course)
+tell_lost(const HloomAcquisition *acquisition, const HloomCourse *course)
 {
-	hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
+	if (!acquisition->provider->exact)
+		hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
 	ereport(WARNING,
 			(errcode(HLOOM_ERRCODE_LOST),
 			 errmsg("LockLeaseLost: the lease ended before the action did"),
@@ -367,7 +371,7 @@ hloom_acquire_give_back(HloomAcquisition *acquisition)
 		hloom_error_warn_release(&course);
 		return;
 	}
-	tell_lost(&course);
+	tell_lost(acquisition, &course);
 }
 
 /*
@@ -389,7 +393,7 @@ hloom_acquire_check(HloomAcquisition *acquisition)
 	if (reply == HLOOM_NO)
 	{
 		hloom_handle_forget(call);
-		tell_lost(&course);
+		tell_lost(acquisition, &course);
 		return;
 	}
 	course.waited = GetCurrentTimestamp() - call->requested_at;

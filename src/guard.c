@@ -111,8 +111,12 @@ end_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId 
 	count = kept;
 }
 
-static void
-register_callbacks(void)
+/*
+ * Registers the callbacks, once.  Those registered later are called earlier: whoever gives back at
+ * the end of a transaction does so while its commit still protects the lease.
+ */
+void
+hloom_guard_register(void)
 {
 	static bool registered = false;
 
@@ -161,7 +165,7 @@ hloom_guard_add(const HloomProvider *provider, const HloomCall *call, const Hloo
 {
 	Guard	   *guard;
 
-	register_callbacks();
+	hloom_guard_register();
 	if (is_guarded(call, grant->fence, automatic))
 		return;
 	make_room();

@@ -7,6 +7,7 @@
 
 #include "hloom.h"
 
+extern void hloom_guard_register(void);
 extern void hloom_guard_add(const HloomProvider *provider, const HloomCall *call,
 							const HloomGrant *grant, bool automatic);
 extern void hloom_guard_forget(uint32 hash, int64 fence);

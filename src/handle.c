@@ -245,6 +245,7 @@ register_callbacks(void)
 
 	if (likely(registered))
 		return;
+	hloom_guard_register();
 	RegisterResourceReleaseCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
 	RegisterXactCallback(check_transaction, NULL);

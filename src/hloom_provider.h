@@ -116,7 +116,8 @@ typedef struct HloomProvider
 	 * interrupts held once more than before, so that nothing comes between it and its record.  No
 	 * call raises but for a store that is broken.  Calls of other providers are made in
 	 * subtransactions, a try_acquire whose outcome is not known is followed by a release, and
-	 * scope is always HLOOM_SCOPE_LEASE.
+	 * scope is always HLOOM_SCOPE_LEASE.  An exact provider counts the leases that are lost, with
+	 * others those are counted that an action or hloom_force_release() finds or makes so.
 	 */
 	bool		exact;
 

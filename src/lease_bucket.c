@@ -1,6 +1,6 @@
 /*
  * lease_bucket.c
- *	  Buckets of the lease table: finding, locking, walking, enlarging and trimming them.
+ *	  Buckets of the lease table: finding, locking, walking and enlarging them.
  *
  * A bucket is read or changed under the lock of its primary page, held for the whole walk of its
  * chain; an overflow page is locked in addition while it is looked at, one at a time, so that no
@@ -339,109 +339,4 @@ hloom_bucket_append(const HloomBucket *bucket, BlockNumber last, const HloomRow 
 	UnlockReleaseBuffer(meta);
 	hloom_bucket_unlock_block(bucket, tail);
 	return lsn;
-}
-
-/*
- * Removes from a page image the rows that are nobody's.  Returns how many.
- */
-int
-hloom_bucket_purge_page(Page page, const HloomJudge *judge)
-{
-	OffsetNumber dead[HLOOM_MAX_ROWS];
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	int			count = 0;
-
-	Assert(max <= HLOOM_MAX_ROWS);
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-		if (!hloom_row_live(hloom_page_row(page, off), judge))
-			dead[count++] = off;
-	if (count > 0)
-	{
-		PageIndexMultiDelete(page, dead, count);
-		hloom_page_settle(page);
-	}
-	return count;
-}
-
-static bool
-page_has_live_row(Page page, const HloomJudge *judge)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-		if (hloom_row_live(hloom_page_row(page, off), judge))
-			return true;
-	return false;
-}
-
-static void
-purge_buffer(const HloomBucket *bucket, Buffer buf, const HloomJudge *judge)
-{
-	GenericXLogState *state = GenericXLogStart(bucket->rel);
-
-	if (hloom_bucket_purge_page(GenericXLogRegisterBuffer(state, buf, 0), judge) > 0)
-		GenericXLogFinish(state);
-	else
-		GenericXLogAbort(state);
-}
-
-/*
- * Moves an overflow page out of the chain into the list of free pages.  Both pages are locked.
- */
-static void
-unlink_page(const HloomBucket *bucket, Buffer prev, Buffer buf)
-{
-	GenericXLogState *state = GenericXLogStart(bucket->rel);
-	Buffer		meta = hloom_bucket_lock_meta(bucket->rel, BUFFER_LOCK_EXCLUSIVE);
-	Page		prev_page = GenericXLogRegisterBuffer(state, prev, 0);
-	Page		page = GenericXLogRegisterBuffer(state, buf, GENERIC_XLOG_FULL_IMAGE);
-	HloomMeta  *content = hloom_page_meta(GenericXLogRegisterBuffer(state, meta, 0));
-
-	hloom_page_tail(prev_page)->next = hloom_page_tail(page)->next;
-	hloom_page_init(page, HLOOM_PAGE_FREE, 0, 0);
-	hloom_page_tail(page)->next = content->first_free;
-	content->first_free = BufferGetBlockNumber(buf);
-	GenericXLogFinish(state);
-	UnlockReleaseBuffer(meta);
-}
-
-/*
- * Removes rows that are nobody's from the exclusively locked bucket, and empty overflow pages
- * from its chain.
- */
-void
-hloom_bucket_purge(const HloomBucket *bucket, const HloomJudge *judge, bool primary_too)
-{
-	Buffer		prev = bucket->primary;
-	BlockNumber next = hloom_page_tail(BufferGetPage(prev))->next;
-
-	if (primary_too)
-	{
-		hloom_bucket_check_items(bucket, prev);
-		purge_buffer(bucket, prev, judge);
-	}
-	while (next != InvalidBlockNumber)
-	{
-		uint32		ordinal = hloom_page_tail(BufferGetPage(prev))->ordinal;
-		Buffer		buf = prev;
-
-		if (next != BufferGetBlockNumber(prev))
-			buf = hloom_bucket_lock_block(bucket, next, BUFFER_LOCK_EXCLUSIVE);
-		if (hloom_page_tail(BufferGetPage(buf))->ordinal <= ordinal)
-			hloom_bucket_corrupted(bucket->rel, next, "chain of pages runs in a circle");
-		hloom_bucket_check_items(bucket, buf);
-		next = hloom_page_tail(BufferGetPage(buf))->next;
-		if (page_has_live_row(BufferGetPage(buf), judge))
-		{
-			purge_buffer(bucket, buf, judge);
-			hloom_bucket_unlock_block(bucket, prev);
-			prev = buf;
-		}
-		else
-		{
-			unlink_page(bucket, prev, buf);
-			UnlockReleaseBuffer(buf);
-		}
-	}
-	hloom_bucket_unlock_block(bucket, prev);
 }

@@ -1,6 +1,6 @@
 /*
  * lease_bucket.h
- *	  Buckets of the lease table: finding, locking, walking, enlarging and trimming them.
+ *	  Buckets of the lease table: finding, locking, walking and enlarging them.
  */
 #ifndef HLOOM_LEASE_BUCKET_H
 #define HLOOM_LEASE_BUCKET_H
@@ -46,6 +46,30 @@ hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 		(likely(!judge->marked) || hloom_tracked_counts(row->hash, row->fence, unexpired));
 }
 
+/*
+ * Whether the row died unreleased and nobody has counted it yet: it is expired, but neither
+ * released nor given back in time, nor left behind, nor of a server that is gone; and no commit
+ * depends on it.  Whoever makes such a row go away counts it (lease_purge.c).
+ */
+static inline bool
+hloom_row_is_lost(const HloomRow *row, const HloomJudge *judge)
+{
+	return !(row->flags & HLOOM_ROW_FREE) && row->expires_at <= judge->now &&
+		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
+		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
+		 row->incarnation == judge->incarnation) &&
+		(likely(!judge->marked) || hloom_tracked_is_lost(row->hash, row->fence));
+}
+
+/*
+ * Whether the row is nobody's, and nobody needs to hear of it.
+ */
+static inline bool
+hloom_row_is_done(const HloomRow *row, const HloomJudge *judge)
+{
+	return !hloom_row_live(row, judge) && !hloom_row_is_lost(row, judge);
+}
+
 pg_noreturn extern void hloom_bucket_corrupted(Relation rel, BlockNumber block, const char *what);
 extern HloomMeta *hloom_bucket_meta(Relation rel);
 extern HloomMeta *hloom_bucket_refresh_meta(Relation rel);
@@ -63,8 +87,5 @@ extern int64 hloom_bucket_next_fence(const HloomTail *tail, TimestampTz now);
 extern void hloom_bucket_judge(const HloomBucket *bucket, HloomJudge *judge);
 extern XLogRecPtr hloom_bucket_append(const HloomBucket *bucket, BlockNumber tail,
 									  const HloomRow *row, uint64 incarnation);
-extern int	hloom_bucket_purge_page(Page page, const HloomJudge *judge);
-extern void hloom_bucket_purge(const HloomBucket *bucket, const HloomJudge *judge,
-							   bool primary_too);
 
 #endif							/* HLOOM_LEASE_BUCKET_H */

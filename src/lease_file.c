@@ -223,7 +223,8 @@ insert_raw(Relation to, const HloomRow *row)
 }
 
 /*
- * Copies the live rows of one bucket.  Returns how many; the others are counted in dead.
+ * Copies the rows of one bucket that are somebody's, and the expired ones nobody has counted as lost:
+ * a count cannot be rolled back.  Returns how many; the others are counted in dead.
  */
 static double
 copy_bucket(Relation from, Relation to, uint32 number, double *dead)
@@ -244,13 +245,13 @@ copy_bucket(Relation from, Relation to, uint32 number, double *dead)
 		hloom_bucket_check_items(&bucket, buf);
 		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		{
-			if (hloom_row_live(hloom_page_row(page, off), &judge))
+			if (hloom_row_is_done(hloom_page_row(page, off), &judge))
+				(*dead)++;
+			else
 			{
 				insert_raw(to, hloom_page_row(page, off));
 				copied++;
 			}
-			else
-				(*dead)++;
 		}
 	}
 	hloom_bucket_unlock(&bucket);

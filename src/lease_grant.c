@@ -18,6 +18,7 @@
 #include "lease_bucket.h"
 #include "lease_delta.h"
 #include "lease_grant.h"
+#include "lease_purge.h"
 
 /* A grant's row, in its locked bucket. */
 typedef struct Found
@@ -77,7 +78,8 @@ unlock(Found *found)
 
 /*
  * Frees the row of a grant that was given back, whether it has ended or not, unless a commit still
- * depends on it.  Returns its key, palloc'd, or NULL when nothing was freed.
+ * depends on it; one given back too late is counted as lost.  Returns its key, palloc'd, or NULL when
+ * nothing was freed.
  */
 char *
 hloom_grant_remove(Relation rel, const HloomTrackedId *id)
@@ -90,13 +92,19 @@ hloom_grant_remove(Relation rel, const HloomTrackedId *id)
 		!hloom_tracked_is_committing(id, NULL))
 	{
 		HloomRow	head = *found.row;
+		HloomJudge	judge;
 		HloomDelta	delta;
+		bool		lost;
 
+		hloom_bucket_judge(&found.bucket, &judge);
+		lost = hloom_row_is_lost(&head, &judge);
 		key = pnstrdup(found.row->texts + found.row->ns_len, found.row->key_len);
 		head.flags |= HLOOM_ROW_FREE;
 		delta.buffers = 0;
 		hloom_delta_set(&delta, found.buf, found.row, &head, offsetof(HloomRow, texts));
 		hloom_delta_finish(rel, &delta);
+		if (lost)
+			hloom_purge_count_lost(found.row, HLOOM_LOSS_EXPIRED);
 	}
 	unlock(&found);
 	return key;

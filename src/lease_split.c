@@ -14,6 +14,7 @@
  *      takes over the old one's fence.  Both carry the new maxbucket as their stamp.
  *   4. Rows left behind in the old bucket's overflow pages do not hash there any more, so nobody
  *      counts them; they are purged.
+ * Leases that were lost and not counted yet move or stay as others do: nothing is counted here.
  * A crash before 3 loses the pages of 2 (never more than a long chain) and keeps the chunk.
  *
  * Locks: old primary, its chain, new primary, metapage.  Nobody else locks two primaries.
@@ -29,6 +30,7 @@
 #include "contain.h"
 #include "durable.h"
 #include "lease_bucket.h"
+#include "lease_purge.h"
 #include "lease_split.h"
 #include "shmem.h"
 
@@ -128,8 +130,8 @@ collect_rows(const HloomBucket *old, NewBucket *made)
 		{
 			HloomRow   *row = hloom_page_row(page, off);
 
-			if (!hloom_row_live(row, &judge) ||
-				hloom_page_bucket(row->hash, made->number) != made->number)
+			if (hloom_page_bucket(row->hash, made->number) != made->number ||
+				hloom_row_is_done(row, &judge))
 				continue;
 			if (!hloom_page_add(to, row))
 			{
@@ -193,7 +195,7 @@ switch_over(HloomBucket *old, NewBucket *made)
 	old->stamp = made->number;
 	hloom_page_tail(old_page)->stamp = made->number;
 	hloom_bucket_judge(old, &judge);
-	hloom_bucket_purge_page(old_page, &judge);
+	hloom_purge_page(old_page, &judge, true);
 	memcpy(GenericXLogRegisterBuffer(state, fresh, GENERIC_XLOG_FULL_IMAGE),
 		   made->page[0].data, BLCKSZ);
 	hloom_page_meta(GenericXLogRegisterBuffer(state, meta, 0))->maxbucket = made->number;
@@ -233,7 +235,7 @@ hloom_split_one(Relation rel)
 	hloom_durable_test_point(HLOOM_POINT_SPLIT);
 	switch_over(&old, &made);
 	hloom_bucket_judge(&old, &judge);
-	hloom_bucket_purge(&old, &judge, false);
+	hloom_purge_after_split(&old, &judge);
 	hloom_bucket_unlock(&old);
 
 	hloom_bucket_refresh_meta(rel);

@@ -6,10 +6,7 @@
  * makes at most one change.  An operation that is refused writes nothing.  The locks are gone when
  * it returns; making the change durable is the caller's (durable.c).
  *
- * For one key there is at most one live row.  A claim overwrites the dead row of its key where it
- * fits, so a key's page changes by few bytes; it never leaves a second row of the key that a
- * clock set back could bring to life.  Otherwise it takes any dead row's place, free room, room
- * made by purging, or a new page of the chain, in this order.
+ * For one key there is at most one live row.  Where a row is written is lease_place.c's.
  *
  * The fence is the bucket's counter, so it grows for each of its keys whatever happens to their
  * rows, and leaps with the first grant under another server incarnation (lease_bucket.c).
@@ -23,114 +20,13 @@
 
 #include "compat.h"
 #include "lease_bucket.h"
-#include "lease_delta.h"
 #include "lease_form.h"
+#include "lease_place.h"
 #include "lease_split.h"
 #include "lease_store.h"
 #include "lease_time.h"
 #include "lease_walk.h"
 #include "shmem.h"
-
-/*
- * Adds a row to a page of the chain, after a purge when asked.
- */
-static XLogRecPtr
-add_row(const HloomBucket *bucket, const HloomWalk *walk, BlockNumber block, bool purge,
-		const HloomRow *row)
-{
-	GenericXLogState *state = GenericXLogStart(bucket->rel);
-	Buffer		buf = hloom_bucket_lock_block(bucket, block, BUFFER_LOCK_EXCLUSIVE);
-	Page		primary = GenericXLogRegisterBuffer(state, bucket->primary, 0);
-	Page		page = primary;
-	XLogRecPtr	lsn;
-
-	if (buf != bucket->primary)
-		page = GenericXLogRegisterBuffer(state, buf, 0);
-	if (purge)
-	{
-		hloom_bucket_check_items(bucket, buf);
-		hloom_bucket_purge_page(page, &walk->judge);
-	}
-	if (!hloom_page_add(page, row))
-		hloom_bucket_corrupted(bucket->rel, block, "wrong free space");
-	hloom_page_note_fence(primary, row->fence, hloom_shared->incarnation);
-	lsn = GenericXLogFinish(state);
-	hloom_bucket_unlock_block(bucket, buf);
-	return lsn;
-}
-
-/*
- * Overwrites the first size bytes of the row at a place.  A fence above the bucket's counter
- * becomes its counter.
- */
-static XLogRecPtr
-overwrite_row(const HloomBucket *bucket, ItemPointer at, const HloomRow *row, Size size)
-{
-	HloomDelta	delta;
-	Buffer		buf = hloom_bucket_lock_block(bucket, ItemPointerGetBlockNumber(at),
-											  BUFFER_LOCK_EXCLUSIVE);
-	Page		page = BufferGetPage(buf);
-	HloomTail  *tail = hloom_page_tail(page);
-	HloomTail  *counter = hloom_page_tail(BufferGetPage(bucket->primary));
-	TimestampTz earliest = Min(tail->earliest, row->expires_at);
-	XLogRecPtr	lsn;
-
-	delta.buffers = 0;
-	hloom_delta_set(&delta, buf, hloom_page_row(page, ItemPointerGetOffsetNumber(at)), row, size);
-	hloom_delta_set(&delta, buf, &tail->earliest, &earliest, sizeof(earliest));
-	if (row->fence > counter->fence)
-	{
-		hloom_delta_set(&delta, bucket->primary, &counter->fence, &row->fence,
-						sizeof(row->fence));
-		hloom_delta_set(&delta, bucket->primary, &counter->incarnation,
-						&hloom_shared->incarnation, sizeof(counter->incarnation));
-	}
-	lsn = hloom_delta_finish(bucket->rel, &delta);
-	hloom_bucket_unlock_block(bucket, buf);
-	return lsn;
-}
-
-/*
- * Grants: finds a place for the row and writes it there.
- */
-static XLogRecPtr
-place_row(const HloomBucket *bucket, HloomWalk *walk, const HloomRow *row)
-{
-	if (ItemPointerIsValid(&walk->stale))
-	{
-		if (walk->stale_capacity >= hloom_row_size(row))
-			return overwrite_row(bucket, &walk->stale, row, hloom_row_size(row));
-
-		/* Too short for the new row, but not to come to life again. */
-		walk->stale_head.flags |= HLOOM_ROW_FREE;
-		overwrite_row(bucket, &walk->stale, &walk->stale_head, offsetof(HloomRow, texts));
-	}
-	if (ItemPointerIsValid(&walk->reuse))
-		return overwrite_row(bucket, &walk->reuse, row, hloom_row_size(row));
-	if (walk->room != InvalidBlockNumber)
-		return add_row(bucket, walk, walk->room, false, row);
-	if (walk->purge != InvalidBlockNumber)
-		return add_row(bucket, walk, walk->purge, true, row);
-	return hloom_bucket_append(bucket, walk->last, row, hloom_shared->incarnation);
-}
-
-/*
- * The owner claims what it holds: same fence, new end, and the texts of this call if they fit.
- */
-static XLogRecPtr
-renew_row(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
-{
-	ItemPointer at = &walk->held_at;
-
-	if (hloom_row_size(row) <= walk->capacity)
-		return overwrite_row(bucket, at, row, hloom_row_size(row));
-	row->ns_len = walk->head.ns_len;
-	row->key_len = walk->head.key_len;
-	row->note_len = walk->head.note_len;
-	row->app_len = walk->head.app_len;
-	row->addr_len = walk->head.addr_len;
-	return overwrite_row(bucket, at, row, offsetof(HloomRow, texts));
-}
 
 /*
  * Takes note of a change.  One that is not logged cannot be made durable; hloom_table_open has
@@ -231,7 +127,7 @@ renew(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
 	row->granted_at = walk->head.granted_at;
 	if (!note_scope(walk, row))
 		return InvalidXLogRecPtr;
-	return renew_row(bucket, walk, row);
+	return hloom_place_renewal(bucket, walk, row);
 }
 
 /*
@@ -245,10 +141,14 @@ grant_new(const HloomBucket *bucket, HloomWalk *walk, HloomRow *row)
 	row->granted_at = walk->judge.now;
 	row->fence = hloom_bucket_next_fence(hloom_page_tail(BufferGetPage(bucket->primary)),
 										 walk->judge.now);
-	lsn = place_row(bucket, walk, row);
+	lsn = hloom_place_row(bucket, walk, row);
 	(void) note_scope(walk, row);
 	if (unlikely(walk->judge.marked) && ItemPointerIsValid(&walk->stale))
-		forget_entry(&walk->stale_head);
+	{
+		HloomTrackedId id = id_of(&walk->stale_head);
+
+		hloom_tracked_expire(&id);
+	}
 	return lsn;
 }
 
@@ -317,8 +217,22 @@ static void
 free_row(const HloomBucket *bucket, HloomWalk *walk, HloomChange *change)
 {
 	walk->head.flags |= HLOOM_ROW_FREE;
-	note_change(change, overwrite_row(bucket, &walk->held_at, &walk->head,
-									  offsetof(HloomRow, texts)), walk, false, false);
+	note_change(change, hloom_place_overwrite(bucket, &walk->held_at, &walk->head,
+											  offsetof(HloomRow, texts)), walk, false, false);
+}
+
+/*
+ * Whether this backend's grant has ended before anybody heard of it.  Then it is released all the
+ * same, and not lost.
+ */
+static bool
+is_untold(HloomWalk *walk, const HloomGrant *grant)
+{
+	if (!ItemPointerIsValid(&walk->stale) || !is_untouched(&walk->stale_head, grant))
+		return false;
+	walk->held_at = walk->stale;
+	walk->head = walk->stale_head;
+	return true;
 }
 
 /*
@@ -336,7 +250,10 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 	bool		frees;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
-	frees = is_owners(&walk) && (grant == NULL || is_untouched(&walk.head, grant));
+	if (is_owners(&walk))
+		frees = grant == NULL || is_untouched(&walk.head, grant);
+	else
+		frees = grant != NULL && is_untold(&walk, grant);
 	change->at = 0;
 	id = id_of(&walk.head);
 	if (frees && (likely(!walk.judge.marked) || !hloom_tracked_release_committing(&id)))
@@ -350,8 +267,9 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 }
 
 /*
- * Frees the key whoever holds it.  Returns false when nobody does, or when a commit depends on the
- * lease; grant->holder_pid is then whose, as far as it is known.
+ * Frees the key whoever holds it, who has lost it then, which is counted.  Returns false when nobody
+ * does, or when a commit depends on the lease; grant->holder_pid is then whose, as far as it is
+ * known.
  */
 bool
 hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
@@ -369,6 +287,7 @@ hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, Hl
 	if (frees)
 	{
 		free_row(&bucket, &walk, change);
+		hloom_place_count_lost(call, &walk.head, HLOOM_LOSS_TAKEN_AWAY);
 		forget_entry(&walk.head);
 	}
 	hloom_bucket_unlock(&bucket);
@@ -407,8 +326,8 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 	}
 
 	HOLD_INTERRUPTS();
-	note_change(change, overwrite_row(&bucket, &walk.held_at, &walk.head,
-									  offsetof(HloomRow, texts)), &walk, false,
+	note_change(change, hloom_place_overwrite(&bucket, &walk.held_at, &walk.head,
+											  offsetof(HloomRow, texts)), &walk, false,
 				walk.head.expires_at > old_end);
 	hloom_bucket_unlock(&bucket);
 	grant->fence = walk.head.fence;

@@ -15,7 +15,7 @@
 #include "storage/bufmgr.h"
 
 #include "compat.h"
-#include "lease_bucket.h"
+#include "lease_purge.h"
 #include "lease_scan.h"
 #include "lease_vacuum.h"
 
@@ -48,7 +48,7 @@ hloom_vacuum_rel(Relation rel, struct VacuumParams *params, BufferAccessStrategy
 		hloom_vacuum_nap();
 		hloom_bucket_lock(rel, number, BUFFER_LOCK_EXCLUSIVE, &bucket);
 		hloom_bucket_judge(&bucket, &judge);
-		hloom_bucket_purge(&bucket, &judge, true);
+		hloom_purge_bucket(&bucket, &judge);
 		rows += count_rows(&bucket);
 		hloom_bucket_unlock(&bucket);
 	}

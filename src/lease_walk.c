@@ -59,7 +59,7 @@ walk_row(HloomWalk *walk, const HloomBucket *bucket, Buffer buf, OffsetNumber of
 	{
 		*dead_bytes += MAXALIGN(capacity) + sizeof(ItemIdData);
 		if (!ItemPointerIsValid(&walk->reuse) && capacity >= walk->need &&
-			capacity - walk->need <= MAX_WASTE)
+			capacity - walk->need <= MAX_WASTE && !hloom_row_is_lost(row, &walk->judge))
 			ItemPointerSet(&walk->reuse, block, off);
 	}
 	return false;

@@ -24,7 +24,7 @@ typedef struct HloomWalk
 	ItemPointerData stale;		/* the key's dead row that is no tombstone */
 	HloomRow	stale_head;		/* its fixed part */
 	Size		stale_capacity;
-	ItemPointerData reuse;		/* a dead row whose place fits */
+	ItemPointerData reuse;		/* a dead row whose place fits, and which was not lost */
 	BlockNumber room;			/* a page with room */
 	BlockNumber purge;			/* a page that would have room without its dead rows */
 	BlockNumber last;			/* of the chain */

@@ -68,7 +68,8 @@ hloom_sql_force_release(PG_FUNCTION_ARGS)
 		hloom_error_reply(reply, &course);
 	if (reply == HLOOM_NO)
 		PG_RETURN_BOOL(false);
-	hloom_stats_add(call.name.ns, call.name.ns_len, HLOOM_STAT_LOST, 1);
+	if (!provider->exact)
+		hloom_stats_add(call.name.ns, call.name.ns_len, HLOOM_STAT_LOST, 1);
 	ereport(LOG,
 			(errmsg("LockLeaseLost: the lease was taken away by role \"%s\": %s",
 					role, text_to_cstring(PG_GETARG_TEXT_PP(2))),

@@ -28,7 +28,9 @@
  * An entry is reserved before its row is written, under a fence that none has, so that a full table
  * is known in time and nothing can fail afterwards.  While an entry names a backend only that
  * marks or removes it; others, who removed the row, mark it lost, and when the table is full they
- * give back what has ended.  Once it is given back whoever removes the row removes it.
+ * give back what has ended.  Once it is given back whoever removes the row removes it.  What is given
+ * back after its end, not as an orphan, was lost before: its end becomes 0, and whoever removes the
+ * row counts it.
  *
  * Knows no page and no transaction.
  */
@@ -216,6 +218,17 @@ hloom_tracked_drop(const HloomTrackedId *id, bool present)
 }
 
 /*
+ * The grant's row had expired and is gone: removes its entry if it was given back.  One that follows
+ * a backend stays, for that to notice that the lease has ended.  Does not raise.
+ */
+void
+hloom_tracked_expire(const HloomTrackedId *id)
+{
+	if (hloom_tracked_is_given_back(id))
+		(void) hloom_tracked_drop(id, true);
+}
+
+/*
  * Gives back a lease: of this backend, or with orphan_of (a place of stats.h, not negative) one
  * that nobody knows of, that has this end and that may have no entry yet.  Returns false when there
  * is no entry or no room for one, or the row is gone.  Does not raise, allocates nothing, touches
@@ -245,6 +258,9 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end
 		hloom_tracked_change_hands(entry, 0);
 		entry->orphan_of = done ? orphan_of : -1;
 		entry->given_back = done;
+		if (orphan_of < 0 && entry->committing == 0 &&
+			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp())
+			pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_settle(entry, was_marked);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
@@ -283,4 +299,24 @@ hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired)
 		counts = entry->committing > 0 || (unexpired && !entry->given_back);
 	LWLockRelease(hloom_tracked_lock_of(&id));
 	return counts;
+}
+
+/*
+ * Whether the grant of an expired row died unreleased: it was not given back in time, and no commit
+ * depends on it.  The bucket is locked.
+ */
+bool
+hloom_tracked_is_lost(uint32 hash, int64 fence)
+{
+	HloomTrackedId id = hloom_tracked_id(hash, fence);
+	HloomTracked *entry;
+	bool		lost = true;
+
+	LWLockAcquire(hloom_tracked_lock_of(&id), LW_SHARED);
+	entry = hloom_tracked_search(&id, HASH_FIND);
+	if (entry != NULL)
+		lost = entry->committing == 0 &&
+			(!entry->given_back || pg_atomic_read_u64(&entry->watched.end) == 0);
+	LWLockRelease(hloom_tracked_lock_of(&id));
+	return lost;
 }

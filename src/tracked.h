@@ -50,9 +50,11 @@ extern HloomWatched *hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket
 extern bool hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end);
 extern TimestampTz hloom_tracked_end(const HloomTrackedId *id);
 extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
+extern void hloom_tracked_expire(const HloomTrackedId *id);
 extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end);
 extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
 extern bool hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired);
+extern bool hloom_tracked_is_lost(uint32 hash, int64 fence);
 
 /* tracked_commit.c */
 extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end);

@@ -195,6 +195,7 @@ clear(HloomTracked *entry, TimestampTz now)
 	{
 		hloom_tracked_change_hands(entry, 0);
 		entry->given_back = true;
+		pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_settle(entry, false);
 	}
 
