@@ -437,6 +437,15 @@ AS 'MODULE_PATHNAME', 'hloom_sql_release_session';
 COMMENT ON FUNCTION hloom_release_session() IS
 'gives back the leases of scope session that this session took, and returns how many; DISCARD ALL does the same. Errors: 25006, 55000';
 
+CREATE FUNCTION hloom_reap() RETURNS pg_catalog.int8
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_reap';
+
+COMMENT ON FUNCTION hloom_reap() IS
+'removes expired leases now, counts each as lost, and returns how many; the server does so by itself before long. Errors: 25006, 55000, 55006 in a transaction that truncated the table, LL003';
+
+REVOKE ALL ON FUNCTION hloom_reap() FROM PUBLIC;
+
 CREATE FUNCTION hloom_key_from_sensitive(value pg_catalog.text) RETURNS pg_catalog.text
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'hloom_sql_key_from_sensitive';

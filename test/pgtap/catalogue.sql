@@ -95,7 +95,7 @@ SELECT set_eq($$SELECT proname::text FROM func WHERE NOT EXISTS (SELECT
 		FROM aclexplode(COALESCE(proacl, acldefault('f', proowner))) WHERE grantee = 0)$$,
 	ARRAY['hloom_configure', 'hloom_unconfigure', 'hloom_force_release', 'hloom_namespaces_changed',
 		'hloom_health',
-		'hloom_metrics'],
+		'hloom_metrics', 'hloom_reap'],
 	'everybody may call each but those that administer or watch the server');
 SELECT set_eq($$SELECT proname::text FROM func, aclexplode(proacl)
 	WHERE grantee = 'pg_monitor'::regrole$$, ARRAY['hloom_health', 'hloom_metrics'],
