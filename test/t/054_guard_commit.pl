@@ -71,6 +71,8 @@ sub is_free
 my $held = "hloom_is_held('guard', 'k', '$me')";
 my $extend = "hloom_extend('guard', 'k', '$me', '1 min')";
 my $release = "hloom_release('guard', 'k', '$me')";
+my $lost = q{SELECT coalesce(sum(value), 0) FROM hloom_metrics
+	WHERE namespace = 'guard' AND name = 'hostloom_lock_lost'};
 
 # The lease ends while the transaction commits.
 fresh();
@@ -96,8 +98,9 @@ for my $command (
 	is((ask_error($other, $command))[0], '55P03', "$command waits");
 }
 ask($other, 'RESET lock_timeout');
-# What tidies up leaves it alone: VACUUM, and what makes room for others.
+# What tidies up leaves it alone: VACUUM, reaping, and what makes room for others.
 ask($other, 'VACUUM hloom_leases');
+ask($other, 'SELECT hloom_reap()');
 ask($other, "SELECT count(*) FROM generate_series(1, 5000) AS i, "
 	  . "hloom_try_acquire('guard', 'other:' || i, '1 s')");
 ask($other, 'VACUUM hloom_leases');
@@ -114,6 +117,29 @@ my ($out, $err, $rc) = finish_sql($run);
 is($rc, 0, 'the commit succeeds') or diag($err);
 ($out, $err, $rc) = finish_sql($waiter);
 is($out, "1\n1", 'who waits gets the key then, and sees what was written') or diag($err);
+
+# A lease that its transaction gives back is not lost, however long the commit takes; one that
+# nobody gives back is, after that.
+for my $case (
+	[ 'of the transaction', 0, "scope => 'transaction', on_lost => 'cancel'" ],
+	[ 'guarded', 1, "scope => 'lease'" ])
+{
+	my ($name, $losses, $options) = @$case;
+	fresh();
+	ask($other, 'SELECT hloom_reap()');
+	my $before = ask($other, $lost);
+	$run = commit('committer',
+		lease($me, "'2 s', $options") . ($losses ? ";\n" . guard() : ''));
+	wait_for_sql($node, "SELECT NOT $held");
+	ask($other, 'SELECT hloom_reap()');
+	ok(!is_free(), "$name: reaping leaves it alone");
+	is(ask($other, $lost), $before, "$name: it is not lost while the transaction commits");
+	commits_go_on();
+	finish_sql($run);
+	ok(is_free(), "$name: the outcome frees it");
+	ask($other, 'SELECT hloom_reap()');
+	is(ask($other, $lost) - $before, $losses, "$name: $losses are lost");
+}
 
 # Given back by its owner meanwhile.
 fresh();
