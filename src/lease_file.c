@@ -223,8 +223,8 @@ insert_raw(Relation to, const HloomRow *row)
 }
 
 /*
- * Copies the rows of one bucket that are somebody's, and the expired ones nobody has counted as lost:
- * a count cannot be rolled back.  Returns how many; the others are counted in dead.
+ * Copies the rows of one bucket that are somebody's, and the expired ones nobody has counted as
+ * lost: a count cannot be rolled back.  Returns how many; the others are counted in dead.
  */
 static double
 copy_bucket(Relation from, Relation to, uint32 number, double *dead)

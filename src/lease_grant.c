@@ -78,8 +78,8 @@ unlock(Found *found)
 
 /*
  * Frees the row of a grant that was given back, whether it has ended or not, unless a commit still
- * depends on it; one given back too late is counted as lost.  Returns its key, palloc'd, or NULL when
- * nothing was freed.
+ * depends on it; one given back too late is counted as lost.  Returns its key, palloc'd, or NULL
+ * when nothing was freed.
  */
 char *
 hloom_grant_remove(Relation rel, const HloomTrackedId *id)

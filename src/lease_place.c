@@ -2,8 +2,8 @@
  * lease_place.c
  *	  Where a row of the lease table is written.
  *
- * A claim overwrites the dead row of its key where it fits, so a key's page changes by few bytes; it
- * never leaves a second row of the key that a clock set back could bring to life.  Otherwise it
+ * A claim overwrites the dead row of its key where it fits, so a key's page changes by few bytes;
+ * it never leaves a second row of the key that a clock set back could bring to life.  Otherwise it
  * takes the place of a dead row that was not lost, free room, room made by purging, or a new page
  * of the chain, in this order.  Lost rows that go are counted.
  *

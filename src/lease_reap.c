@@ -5,10 +5,10 @@
  * Nobody waits for it: such a row is nobody's already.  It is removed so that its lease is counted
  * as lost soon, and can be reported.  What was released or given back is left to others.
  *
- * A bucket is looked at under a shared lock first: a page none of whose rows can have expired is not
- * looked at any further.  Its "earliest" may be too early, since a release does not raise it; that
- * is put right only when the page is written anyway.  A row becomes a tombstone, a few bytes of WAL,
- * and all of a page share a record.  Like a release it need not be durable.
+ * A bucket is looked at under a shared lock first: a page none of whose rows can have expired is
+ * not looked at any further.  Its "earliest" may be too early, since a release does not raise it;
+ * that is put right only when the page is written anyway.  A row becomes a tombstone, a few bytes
+ * of WAL, and all of a page share a record.  Like a release it need not be durable.
  *
  * Holds no lock between two buckets.  Knows no table lookup and no transaction.
  */
@@ -191,8 +191,8 @@ reap_bucket(Relation rel, HloomReap *reap)
 /*
  * Goes on with a pass over the table, which is open for a change.  Removes expired rows and counts
  * each as lost.  Returns true at the end of the table; false after a bucket when so many losses are
- * not reported yet that the caller should see to that, then go on.  Lets interrupts in.  Raises what
- * a broken store raises.
+ * not reported yet that the caller should see to that, then go on.  Lets interrupts in.  Raises
+ * what a broken store raises.
  */
 bool
 hloom_reap_some(Relation rel, HloomReap *reap)

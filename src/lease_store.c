@@ -267,9 +267,9 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 }
 
 /*
- * Frees the key whoever holds it, who has lost it then, which is counted.  Returns false when nobody
- * does, or when a commit depends on the lease; grant->holder_pid is then whose, as far as it is
- * known.
+ * Frees the key whoever holds it, who has lost it then, which is counted.  Returns false when
+ * nobody does, or when a commit depends on the lease; grant->holder_pid is then whose, as far as it
+ * is known.
  */
 bool
 hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)

@@ -28,9 +28,9 @@
  * An entry is reserved before its row is written, under a fence that none has, so that a full table
  * is known in time and nothing can fail afterwards.  While an entry names a backend only that
  * marks or removes it; others, who removed the row, mark it lost, and when the table is full they
- * give back what has ended.  Once it is given back whoever removes the row removes it.  What is given
- * back after its end, not as an orphan, was lost before: its end becomes 0, and whoever removes the
- * row counts it.
+ * give back what has ended.  Once it is given back whoever removes the row removes it.  What is
+ * given back after its end, not as an orphan, was lost before: its end becomes 0, and whoever
+ * removes the row counts it.
  *
  * Knows no page and no transaction.
  */
@@ -218,8 +218,8 @@ hloom_tracked_drop(const HloomTrackedId *id, bool present)
 }
 
 /*
- * The grant's row had expired and is gone: removes its entry if it was given back.  One that follows
- * a backend stays, for that to notice that the lease has ended.  Does not raise.
+ * The grant's row had expired and is gone: removes its entry if it was given back.  One that
+ * follows a backend stays, for that to notice that the lease has ended.  Does not raise.
  */
 void
 hloom_tracked_expire(const HloomTrackedId *id)
