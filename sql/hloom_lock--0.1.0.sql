@@ -115,7 +115,7 @@ COMMENT ON COLUMN hloom_namespaces.default_lease IS 'lease of a call that names 
 COMMENT ON COLUMN hloom_namespaces.max_lease IS 'longest lease granted; NULL: hloom_lock.max_lease';
 COMMENT ON COLUMN hloom_namespaces.max_hold IS 'a lease older than this is not renewed by the server; NULL: hloom_lock.max_hold';
 COMMENT ON COLUMN hloom_namespaces.retry IS 'retry policy of a call that names none; NULL: hloom_lock.retry_limit, retry_step and retry_jitter';
-COMMENT ON COLUMN hloom_namespaces.auto_extend IS 'whether the server renews leases; NULL: hloom_lock.auto_extend. Not supported by this version';
+COMMENT ON COLUMN hloom_namespaces.auto_extend IS 'whether the server renews leases; NULL: hloom_lock.auto_extend. Of scope session and transaction';
 COMMENT ON COLUMN hloom_namespaces.detect_reentrancy IS 'whether locking a key again inside its own action is an error; NULL: hloom_lock.detect_reentrancy';
 COMMENT ON COLUMN hloom_namespaces.max_key_length IS 'longest key accepted, in characters; NULL: hloom_lock.max_key_length';
 COMMENT ON COLUMN hloom_namespaces.role IS 'only members of this role may use the namespace, resolved by name at each call; NULL: anybody';
@@ -217,7 +217,7 @@ ROWS 1
 AS 'MODULE_PATHNAME', 'hloom_sql_try_acquire';
 
 COMMENT ON FUNCTION hloom_try_acquire(text, text, interval, interval, hloom_retry_policy, boolean, text, text, uuid, text) IS
-'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. max_wait: longest wait, default none, then one attempt unless retry is given. retry: when a busy key is tried again, default the policy of the namespace. owner: a token of the caller''s own makes a retry idempotent. scope: lease (default: outlives transaction and session), session or transaction, with which it is given back. on_lost: cancel ends statements, and keeps a transaction it follows from committing, when it is lost. Errors: 22004, 22023, 25006, 42501, 42704, 53400, 55000, 55006, LL001 to LL004, LL010; 55P03 when lock_timeout is over; warns (25P01) for scope transaction outside a transaction block';
+'takes a lease: one row, or no row when another owner holds the key. lease: duration from the request, default hloom_lock.default_lease, capped by hloom_lock.max_lease with a notice. max_wait: longest wait, default none, then one attempt unless retry is given. retry: when a busy key is tried again, default the policy of the namespace. owner: a token of the caller''s own makes a retry idempotent. scope: lease (default: outlives transaction and session), session or transaction, with which it is given back. auto_extend: the server renews a lease of scope session or transaction while its backend lives, until max_hold. on_lost: cancel ends statements, and keeps a transaction it follows from committing, when it is lost. Errors: 22004, 22023, 25006, 42501, 42704, 53400, 55000, 55006, LL001 to LL004, LL010; 55P03 when lock_timeout is over; warns (25P01) for scope transaction outside a transaction block';
 
 CREATE FUNCTION hloom_acquire(
 	namespace pg_catalog.text,
@@ -565,14 +565,15 @@ CREATE FUNCTION hloom_health(
 	OUT provider pg_catalog.text,
 	OUT healthy pg_catalog.bool,
 	OUT detail pg_catalog.text,
-	OUT latency pg_catalog.interval
+	OUT latency pg_catalog.interval,
+	OUT worker pg_catalog.text
 ) RETURNS SETOF pg_catalog.record
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 ROWS 1
 AS 'MODULE_PATHNAME', 'hloom_sql_health';
 
 COMMENT ON FUNCTION hloom_health(text) IS
-'whether locks can be taken here now, one row for each provider or for the one of a namespace; detail tells who is in the way, latency how long the check took. Waits a second at most for a locked table. Errors: 22023, 42704';
+'whether locks can be taken here now, one row for each provider or for the one of a namespace; detail tells who is in the way, latency how long the check took, worker what the background worker of this database does: running, starting, late, missing, or not running because there is nothing to do. Waits a second at most for a locked table. Errors: 22023, 42704';
 
 REVOKE EXECUTE ON FUNCTION hloom_health(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION hloom_health(text) TO pg_monitor;

@@ -230,8 +230,9 @@ cancel_on_loss(const HloomAcquisition *acquisition)
 
 /*
  * Whether the transaction has a lease of its own on the key already: then this call is given that
- * one, its end becomes the later one of both, and its on_lost the stricter.  Not inside an action,
- * which has its key for itself.  Raises LL010 when that lease is lost.
+ * one, its end becomes the later one of both, its on_lost the stricter, and it is renewed if either
+ * was to be.  Not inside an action, which has its key for itself.  Raises LL010 when that lease is
+ * lost.
  */
 static bool
 join(HloomAcquisition *acquisition)
@@ -262,6 +263,8 @@ join(HloomAcquisition *acquisition)
 		fail(acquisition, reply, false, cause);
 	if (call->cancel)
 		cancel_on_loss(acquisition);
+	if (call->auto_extend)
+		hloom_handle_auto_extend(call, grant);
 	count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
 	return true;
 }

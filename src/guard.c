@@ -32,6 +32,7 @@ typedef struct Guard
 	HloomCall	call;			/* name and owner; its texts are the transaction's */
 	int64		fence;
 	int64		lease;			/* as long as last granted */
+	TimestampTz end;			/* when the transaction began to depend on it */
 	SubTransactionId subid;
 	bool		automatic;
 	bool		committing;		/* commit_begin said YES, commit_end is due */
@@ -58,8 +59,11 @@ look_again(Guard *guard)
 		guard->committing = true;
 		return;
 	}
+
+	/* What has become of one whose row is gone is not known: if its time is over, say so. */
 	if (reply == HLOOM_NO)
-		hloom_error_lost(&call->name, HLOOM_LOST_COMMIT, grant.expires_at != 0);
+		hloom_error_lost(&call->name, HLOOM_LOST_COMMIT,
+						 grant.expires_at != 0 || guard->end <= GetCurrentTimestamp());
 	course.waited = GetCurrentTimestamp() - call->requested_at;
 	hloom_error_reply(reply, &course);
 }
@@ -176,6 +180,7 @@ hloom_guard_add(const HloomProvider *provider, const HloomCall *call, const Hloo
 	guard->call.owner = call->owner;
 	guard->fence = grant->fence;
 	guard->lease = grant->lease;
+	guard->end = grant->expires_at;
 	guard->subid = GetCurrentSubTransactionId();
 	guard->automatic = automatic;
 	count++;

@@ -17,7 +17,8 @@
 #include "retry.h"
 
 /*
- * Whether the server renews leases.  Not in this version.
+ * Whether the server renews leases of scope "session" and "transaction" while their backend lives.
+ * On where work often takes longer than a lease and its holder should not have to think of it.
  */
 bool		hloom_auto_extend = false;
 
@@ -58,14 +59,26 @@ int			hloom_max_lease = 5 * 60 * 1000;
 
 /*
  * How many leases can follow a session or a transaction at a time, with those given back at the end
- * of one and not removed yet.  Each takes some 70 bytes of shared memory.
+ * of one and not removed yet.  Each takes some 170 bytes of shared memory.
  */
 int			hloom_max_tracked_leases = 10000;
+
+/*
+ * Whether a lost lease is told on channel hloom_lost.  Off where nobody listens: each batch of
+ * losses costs a transaction.
+ */
+bool		hloom_notify_lost = true;
 
 /*
  * Who keeps the leases of namespaces that name no provider.
  */
 char	   *hloom_provider_name = NULL;
+
+/*
+ * How often at most the table is searched for leases that have ended.  Shorter to hear of a loss
+ * sooner; longer where a million leases make a search cost something.
+ */
+int			hloom_reap_interval = 1000;
 
 /*
  * The retry policy of calls and namespaces that name none is linear: retry n comes after n steps
@@ -81,19 +94,6 @@ int			hloom_retry_step = 50;
  * a lock of its own.
  */
 bool		hloom_strict_namespaces = false;
-
-/*
- * Nothing is accepted and ignored.
- */
-static bool
-refuse_auto_extend(bool *value, void **extra, GucSource source)
-{
-	if (!*value)
-		return true;
-	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-	GUC_check_errmsg("automatic renewal is not supported by this version of hloom_lock");
-	return false;
-}
 
 static void
 define_durations(void)
@@ -120,6 +120,14 @@ define_durations(void)
 							&hloom_max_lease,
 							5 * 60 * 1000, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.reap_interval",
+							"The table is searched for leases that have ended so often at most.",
+							NULL,
+							&hloom_reap_interval,
+							1000, 1, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 }
 
@@ -155,12 +163,12 @@ static void
 define_switches(void)
 {
 	DefineCustomBoolVariable("hloom_lock.auto_extend",
-							 "Renews leases while their session lives.",
-							 "Not supported by this version.",
+							 "Renews leases while their session or transaction lives.",
+							 "Of scope session and transaction, until hloom_lock.max_hold.",
 							 &hloom_auto_extend,
 							 false,
 							 PGC_USERSET, 0,
-							 refuse_auto_extend, NULL, NULL);
+							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("hloom_lock.detect_reentrancy",
 							 "Locking a key again inside its own action is an error.",
@@ -176,6 +184,14 @@ define_switches(void)
 							 &hloom_enabled,
 							 true,
 							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("hloom_lock.notify_lost",
+							 "Tells lost leases on channel hloom_lost.",
+							 NULL,
+							 &hloom_notify_lost,
+							 true,
+							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("hloom_lock.strict_namespaces",

@@ -397,6 +397,17 @@ hloom_handle_forget(const HloomCall *call)
 }
 
 /*
+ * The server renews the lease, which follows something, from now on.  Does not raise.
+ */
+void
+hloom_handle_auto_extend(const HloomCall *call, const HloomGrant *grant)
+{
+	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
+
+	hloom_tracked_auto_extend(&id, call->max_hold);
+}
+
+/*
  * Returns the owner of the lease on the key that this transaction has with scope "transaction", or
  * NULL.
  */

@@ -13,6 +13,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "launcher.h"
 #include "lease_ddl.h"
 #include "shmem.h"
 #include "statement.h"
@@ -30,5 +31,6 @@ _PG_init(void)
 	{
 		hloom_shmem_init();
 		hloom_statement_init();
+		hloom_launcher_init();
 	}
 }

@@ -63,7 +63,8 @@ typedef struct HloomCall
 	TimestampTz wait_until;		/* try_acquire: wait no longer for access to the store, then NO */
 	HloomScope	scope;
 	bool		cancel;			/* the holder's statement is cancelled when the lease is lost */
-	bool		auto_extend;
+	bool		auto_extend;	/* renew it while the backend lives, */
+	int64		max_hold;		/* until it is so old, microseconds */
 	const char *note;			/* NULL or note_len bytes */
 	uint16		note_len;
 } HloomCall;

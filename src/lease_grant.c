@@ -1,7 +1,7 @@
 /*
  * lease_grant.c
- *	  One grant of an open lease table, named by hash and fence: its removal, and a last look at it
- *	  before a commit that depends on it.
+ *	  One grant of an open lease table, named by hash and fence: its removal, its renewal by the
+ *	  server, and a last look at it before a commit that depends on it.
  *
  * Unlike in lease_store.c nobody's key and owner are compared: hash and fence name one grant, and
  * whoever knows them has been told by the backend that got it.  The bucket is locked, and with it
@@ -19,6 +19,7 @@
 #include "lease_delta.h"
 #include "lease_grant.h"
 #include "lease_purge.h"
+#include "renewal.h"
 
 /* A grant's row, in its locked bucket. */
 typedef struct Found
@@ -27,6 +28,7 @@ typedef struct Found
 	Buffer		buf;			/* locked, too */
 	OffsetNumber off;
 	HloomRow   *row;			/* NULL when it is not there */
+	TimestampTz ended;			/* when what is left of it says that it ended, or 0 */
 } Found;
 
 static void
@@ -40,8 +42,13 @@ find_in_page(Found *found, const HloomTrackedId *id)
 	{
 		HloomRow   *row = hloom_page_row(page, off);
 
-		if (row->hash != id->hash || row->fence != id->fence || (row->flags & HLOOM_ROW_FREE))
+		if (row->hash != id->hash || row->fence != id->fence)
 			continue;
+		if (row->flags & HLOOM_ROW_FREE)
+		{
+			found->ended = row->expires_at;
+			continue;
+		}
 		found->off = off;
 		found->row = row;
 		return;
@@ -125,8 +132,97 @@ hloom_grant_commit_begin(Relation rel, const HloomTrackedId *id, TimestampTz *en
 	find_locked(&found, rel, id, BUFFER_LOCK_SHARE);
 	hloom_bucket_judge(&found.bucket, &judge);
 	*end = found.row != NULL ? found.row->expires_at : 0;
+	if (found.row == NULL && found.ended <= judge.now)
+		*end = found.ended;
 	if (found.row != NULL && *end > judge.now && hloom_row_live(found.row, &judge))
 		reply = hloom_tracked_commit_begin(id, *end);
 	unlock(&found);
+	return reply;
+}
+
+static void
+take_name(HloomGrantName *name, const HloomRow *row)
+{
+	name->ns = pnstrdup(row->texts, row->ns_len);
+	name->key = pnstrdup(row->texts + row->ns_len, row->key_len);
+}
+
+/*
+ * Copies the grant's names, palloc'd.  Returns false when its row is gone or does not count.
+ */
+bool
+hloom_grant_name(Relation rel, const HloomTrackedId *id, HloomGrantName *name)
+{
+	HloomJudge	judge;
+	Found		found;
+	bool		counts;
+
+	find_locked(&found, rel, id, BUFFER_LOCK_SHARE);
+	hloom_bucket_judge(&found.bucket, &judge);
+	counts = found.row != NULL && hloom_row_live(found.row, &judge);
+	if (counts)
+		take_name(name, found.row);
+	unlock(&found);
+	return counts;
+}
+
+/*
+ * Writes the row's new end, and fills terms with what the lease lasts by then.
+ */
+static XLogRecPtr
+renew_row(Found *found, Relation rel, TimestampTz now, HloomTerms *terms)
+{
+	HloomRow	head = *found->row;
+	HloomDelta	delta;
+
+	head.expires_at = terms->end;
+	head.flags |= HLOOM_ROW_AUTO_EXTEND;
+	terms->start = now;
+	delta.buffers = 0;
+	hloom_delta_set(&delta, found->buf, found->row, &head, offsetof(HloomRow, texts));
+	return hloom_delta_finish(rel, &delta);
+}
+
+/*
+ * Renews a lease that is held now and that the server is to renew.  HLOOM_YES: its row is written,
+ * up to *lsn, and terms tell what the lease lasts by once that is durable; the caller then calls
+ * hloom_tracked_renewal_done().  HLOOM_NO: it cannot be renewed now, because it is lost or given
+ * back or a commit depends on it.  HLOOM_UNAVAILABLE: it is as old as it may get; name and terms
+ * tell of it.
+ */
+HloomReply
+hloom_grant_renew(Relation rel, const HloomTrackedId *id, HloomTerms *terms, XLogRecPtr *lsn,
+				  HloomGrantName *name)
+{
+	HloomReply	reply = HLOOM_NO;
+	HloomJudge	judge;
+	Found		found;
+	bool		gone;
+
+	find_locked(&found, rel, id, BUFFER_LOCK_EXCLUSIVE);
+	hloom_bucket_judge(&found.bucket, &judge);
+	gone = found.row == NULL;
+	if (!gone && found.row->expires_at > judge.now && hloom_row_live(found.row, &judge) &&
+		!hloom_tracked_is_committing(id, NULL) && hloom_tracked_renewal_begin(id, terms))
+	{
+		terms->end = hloom_renewal_end(judge.now, terms->lease,
+									   terms->granted_at + terms->max_hold);
+		if (terms->end > found.row->expires_at)
+		{
+			*lsn = renew_row(&found, rel, judge.now, terms);
+			reply = HLOOM_YES;
+		}
+		else
+		{
+			take_name(name, found.row);
+			terms->end = found.row->expires_at;
+			reply = HLOOM_UNAVAILABLE;
+		}
+	}
+	unlock(&found);
+
+	/* The table was dropped, and made again: nobody else tells the holder. */
+	if (gone)
+		(void) hloom_tracked_drop(id, false);
 	return reply;
 }

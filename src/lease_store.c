@@ -88,6 +88,23 @@ is_owners(const HloomWalk *walk)
 }
 
 /*
+ * What a row, about to be written now, says of its lease.
+ */
+static HloomTerms
+terms_of(const HloomRow *row, TimestampTz now, int64 max_hold)
+{
+	HloomTerms	terms = {
+		.granted_at = row->granted_at,
+		.start = now,
+		.end = row->expires_at,
+		.lease = row->lease,
+		.max_hold = max_hold
+	};
+
+	return terms;
+}
+
+/*
  * Notes in the tracked lease of the row, if there is to be one, whom it follows from now on.
  * Returns false when it was to be renewed and has been given back this moment.
  */
@@ -97,7 +114,12 @@ note_scope(const HloomWalk *walk, const HloomRow *row)
 	HloomTrackedId id = id_of(row);
 
 	if (row->scope != HLOOM_SCOPE_LEASE)
-		return hloom_tracked_hold(&id, row->expires_at);
+	{
+		HloomTerms	terms = terms_of(row, walk->judge.now,
+									 walk->call->auto_extend ? walk->call->max_hold : 0);
+
+		return hloom_tracked_hold(&id, &terms);
+	}
 	return !walk->held || walk->head.scope == HLOOM_SCOPE_LEASE || hloom_tracked_let_go(&id);
 }
 
@@ -305,7 +327,9 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 	HloomBucket bucket;
 	HloomWalk	walk;
 	HloomTrackedId id;
+	HloomTerms	terms;
 	TimestampTz old_end = 0;
+	bool		follows;
 	bool		extends = false;
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_EXCLUSIVE, &bucket, &walk);
@@ -316,8 +340,10 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 		grant->capped = call->lease == 0 && walk.head.lease > call->max_lease;
 		walk.head.lease = call->lease > 0 ? call->lease : Min(walk.head.lease, call->max_lease);
 		walk.head.expires_at = hloom_time_add(walk.judge.now, walk.head.lease);
-		extends = (walk.head.scope == HLOOM_SCOPE_LEASE && likely(!walk.judge.marked)) ||
-			hloom_tracked_extend(&id, walk.head.expires_at);
+		terms = terms_of(&walk.head, walk.judge.now, 0);
+		follows = walk.head.scope != HLOOM_SCOPE_LEASE;
+		extends = (!follows && likely(!walk.judge.marked)) ||
+			hloom_tracked_extend(&id, &terms, follows);
 	}
 	if (!extends)
 	{

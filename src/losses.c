@@ -230,3 +230,13 @@ hloom_losses_take(void)
 	pfree(losses);
 	return NULL;
 }
+
+/*
+ * Whether there is anything to report, in any database.  Looks without the lock: whoever adds a
+ * loss asks for another look.
+ */
+bool
+hloom_losses_are_any(void)
+{
+	return queue->used > 0 || queue->dropped > 0;
+}

@@ -226,11 +226,7 @@ read_option(HloomOptions *options, HloomOption option, Datum value, HloomViolati
 				read_retry(&options->retry, value, violations);
 		case HLOOM_OPTION_AUTO_EXTEND:
 			options->auto_extend = DatumGetBool(value);
-			if (options->auto_extend)
-				hloom_options_row_violation(violations, ERRCODE_FEATURE_NOT_SUPPORTED,
-											"auto_extend is not supported by this version of"
-											" hloom_lock.");
-			return !options->auto_extend;
+			return true;
 		case HLOOM_OPTION_DETECT_REENTRANCY:
 			options->detect_reentrancy = DatumGetBool(value);
 			return true;

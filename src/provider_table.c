@@ -28,6 +28,7 @@
 #include "provider_probe.h"
 #include "stats.h"
 #include "tracked.h"
+#include "work.h"
 
 /* An attempt waits at least so long for access to the table, in microseconds. */
 #define LEAST_WAIT 10000
@@ -107,6 +108,7 @@ table_try_acquire(const HloomCall *call, HloomGrant *grant)
 		return HLOOM_NO;
 	}
 	hloom_table_close(rel, RowExclusiveLock);
+	hloom_work_note_end(grant->expires_at);
 	hloom_durable_test_point(HLOOM_POINT_GRANTED);
 	reply = confirm(call, grant, &change, saved, end);
 	if (reply == HLOOM_YES)
@@ -155,6 +157,7 @@ table_extend(const HloomCall *call, HloomGrant *grant)
 		return HLOOM_NO;
 	}
 	hloom_table_close(rel, RowExclusiveLock);
+	hloom_work_note_end(grant->expires_at);
 	if (change.longer)
 		durable = hloom_durable_wait(change.lsn, saved, change.at, call->deadline);
 	else

@@ -5,6 +5,7 @@
 #ifndef HLOOM_SHMEM_H
 #define HLOOM_SHMEM_H
 
+#include "lib/ilist.h"
 #include "port/atomics.h"
 
 /* Tracked leases are partitioned by the low bits of their hash, as the least lease table is. */
@@ -14,6 +15,7 @@
 typedef enum HloomLWLock
 {
 	HLOOM_LWLOCK_STATS,
+	HLOOM_LWLOCK_WORK,
 	HLOOM_LWLOCK_LOSSES,
 	HLOOM_LWLOCK_TRACKED
 } HloomLWLock;
@@ -36,6 +38,9 @@ typedef struct HloomShared
 
 	/* Tracked leases that are given back or committing, by partition.  See tracked.c. */
 	pg_atomic_uint32 marked[HLOOM_PARTITIONS];
+
+	/* All tracked leases, by partition.  Under its lock. */
+	dlist_head	tracked[HLOOM_PARTITIONS];
 } HloomShared;
 
 /* NULL when the library is not in shared_preload_libraries. */

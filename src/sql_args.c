@@ -271,33 +271,33 @@ scope_arg(FunctionCallInfo fcinfo, int scope, HloomScope otherwise)
 }
 
 /*
- * Refuses what this version does not have, and what no version will.  Returns whether the loss of
- * the lease is to cancel statements.
+ * Takes what a lease of scope "lease", which follows nobody, cannot have: renewal by the server,
+ * and statements that end when it is lost.  A namespace's auto_extend is no error there.
  */
-static bool
-check_following(FunctionCallInfo fcinfo, int first, HloomScope scope)
+static void
+take_following(HloomCall *call, const HloomOptions *options, FunctionCallInfo fcinfo, int first)
 {
-	bool		auto_extend = !PG_ARGISNULL(first + HLOOM_ARG_AUTO_EXTEND) &&
-	PG_GETARG_BOOL(first + HLOOM_ARG_AUTO_EXTEND);
-	bool		cancel = cancels_on_loss(fcinfo, first + HLOOM_ARG_ON_LOST);
+	int			at = first + HLOOM_ARG_AUTO_EXTEND;
+	bool		wanted = !PG_ARGISNULL(at) && PG_GETARG_BOOL(at);
 
-	if (scope == HLOOM_SCOPE_LEASE && (auto_extend || cancel))
+	call->cancel = cancels_on_loss(fcinfo, first + HLOOM_ARG_ON_LOST);
+	if (call->scope == HLOOM_SCOPE_LEASE && (wanted || call->cancel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s needs scope session or transaction",
-						auto_extend ? "auto_extend" : "on_lost \"cancel\""),
+						wanted ? "auto_extend" : "on_lost \"cancel\""),
 				 errdetail("A lease of scope lease is bound to no session that could be followed."),
 				 errhint("Use scope => 'session' or scope => 'transaction'.")));
-	if (auto_extend)
-		hloom_error_not_built("auto_extend");
-	return cancel;
+	call->auto_extend = call->scope != HLOOM_SCOPE_LEASE &&
+		(PG_ARGISNULL(at) ? options->auto_extend : wanted);
+	call->max_hold = options->max_hold;
 }
 
 /*
  * Takes the name and the options of a call that takes a lease; first is the place of the first
  * option.  retries tells whether a call that says nothing about waiting follows the namespace's
  * policy; it makes one attempt otherwise.  scope is that of a call that names none.  Raises 22004,
- * 22023, 42501 and 42704, and 0A000 for what this version does not have.
+ * 22023, 42501 and 42704.
  */
 void
 hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, int first,
@@ -310,7 +310,7 @@ hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, i
 
 	hloom_args_name(&call->name, options, fcinfo);
 	call->scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE, scope);
-	call->cancel = check_following(fcinfo, first, call->scope);
+	take_following(call, options, fcinfo, first);
 	call->lease = hloom_args_lease(fcinfo, first + HLOOM_ARG_LEASE, options->default_lease);
 	call->lease = hloom_time_capped_lease(call->lease, options->max_lease);
 	owner_or_new(call, fcinfo, first + HLOOM_ARG_OWNER);

@@ -25,6 +25,7 @@
 #include "options.h"
 #include "provider.h"
 #include "shmem.h"
+#include "work.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_locks);
 PG_FUNCTION_INFO_V1(hloom_sql_health);
@@ -51,11 +52,15 @@ enum
 	HEALTH_HEALTHY,
 	HEALTH_DETAIL,
 	HEALTH_LATENCY,
+	HEALTH_WORKER,
 	HEALTH_COLUMNS
 };
 
 /* Bytes of what a provider tells about itself. */
 #define TOLD 256
+
+/* A worker that has not looked so long after it was to is stopped, or stuck. */
+#define WORKER_LATE (5 * USECS_PER_SEC)
 
 typedef struct HloomLooking
 {
@@ -199,6 +204,38 @@ obstacle(void)
 	return NULL;
 }
 
+/*
+ * Describes the background worker of this database.
+ */
+static char *
+worker_state(void)
+{
+	HloomWorkSeen seen = {.state = HLOOM_WORK_NONE};
+	bool		launcher;
+	bool		shortage;
+	TimestampTz now;
+
+	(void) hloom_work_look(&seen, &launcher, &shortage);
+	now = GetCurrentTimestamp();
+	switch (seen.state)
+	{
+		case HLOOM_WORK_RUNNING:
+			if (now - WORKER_LATE > seen.wake_at)
+				return psprintf("late: process %d should have run " INT64_FORMAT " seconds ago",
+								seen.pid, (now - seen.wake_at) / USECS_PER_SEC);
+			return psprintf("running: process %d, " UINT64_FORMAT " turns", seen.pid, seen.turns);
+		case HLOOM_WORK_STARTING:
+			return pstrdup("starting");
+		case HLOOM_WORK_NONE:
+			break;
+	}
+	if (!launcher)
+		return pstrdup("missing: the launcher does not run, see max_worker_processes");
+	if (shortage)
+		return pstrdup("missing: no background worker is free, see max_worker_processes");
+	return pstrdup("not running: nothing to do");
+}
+
 static void
 add_health(ReturnSetInfo *result, const HloomProvider *provider)
 {
@@ -223,6 +260,9 @@ add_health(ReturnSetInfo *result, const HloomProvider *provider)
 	}
 	values[HEALTH_HEALTHY] = BoolGetDatum(check.good);
 	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : check.told);
+	nulls[HEALTH_WORKER] = reason != NULL || !provider->exact;
+	if (!nulls[HEALTH_WORKER])
+		values[HEALTH_WORKER] = CStringGetTextDatum(worker_state());
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

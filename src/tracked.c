@@ -13,9 +13,9 @@
  * Core's hash table for shared memory, partitioned by the hash of the key.
  *
  * Locking.  All fields of an entry, and which entries there are, are guarded by the LWLock of the
- * partition; changed under it exclusively, read under it shared.  One is held at a time, but by
- * hloom_tracked_collect and hloom_tracked_lose_all, which take all, in order.  They may be taken
- * while a bucket of the lease table is locked, never the other way around.  An entry gets and loses
+ * partition; changed under it exclusively, read under it shared.  So is the list of the partition's
+ * entries in hloom_shared.  One is held at a time.  It may be taken while a bucket of the lease
+ * table is locked, never the other way around.  An entry gets and loses
  * its row, and begins to be committing, under the lock of the row's bucket, which is held by
  * whoever judges the row: so those who judge see it before or after.  A row can be given back
  * without that lock, at any moment.
@@ -30,7 +30,7 @@
  * marks or removes it; others, who removed the row, mark it lost, and when the table is full they
  * give back what has ended.  Once it is given back whoever removes the row removes it.  What is
  * given back after its end, not as an orphan, was lost before: its end becomes 0, and whoever
- * removes the row counts it.
+ * removes the row counts it.  A lease that follows something and has no entry is over.
  *
  * Knows no page and no transaction.
  */
@@ -41,6 +41,10 @@
 #include "compat.h"
 #include "stats.h"
 #include "tracked_table.h"
+#include "work.h"
+
+/* What was given back is removed by this backend's next leases, or so much later by the worker. */
+#define CLEAN_UP_AFTER USECS_PER_SEC
 
 /* This backend's reservation; database is invalid when there is none. */
 static HloomTrackedId reserved = {0};
@@ -73,7 +77,7 @@ hloom_tracked_unreserve(void)
 	if (likely(!OidIsValid(reserved.database)))
 		return;
 	LWLockAcquire(hloom_tracked_lock_of(&reserved), LW_EXCLUSIVE);
-	(void) hloom_tracked_search(&reserved, HASH_REMOVE);
+	hloom_tracked_remove(hloom_tracked_search(&reserved, HASH_FIND));
 	LWLockRelease(hloom_tracked_lock_of(&reserved));
 	reserved.database = InvalidOid;
 }
@@ -84,9 +88,10 @@ hloom_tracked_unreserve(void)
  * renewed, has been given back this moment.  Does not raise.
  */
 bool
-hloom_tracked_hold(const HloomTrackedId *id, TimestampTz end)
+hloom_tracked_hold(const HloomTrackedId *id, const HloomTerms *terms)
 {
 	HloomTracked *entry;
+	TimestampTz next = DT_NOEND;
 	bool		held = true;
 
 	Assert(reserved.database == id->database && reserved.hash == id->hash);
@@ -103,9 +108,11 @@ hloom_tracked_hold(const HloomTrackedId *id, TimestampTz end)
 	if (held)
 	{
 		hloom_tracked_change_hands(entry, MyProcPid);
-		pg_atomic_write_u64(&entry->watched.end, (uint64) end);
+		hloom_tracked_set_terms(entry, terms);
+		next = hloom_tracked_next(entry);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
+	hloom_work_ask(next);
 	return held;
 }
 
@@ -154,22 +161,32 @@ hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket)
 }
 
 /*
- * The lease is about to end at another time.  The bucket is locked.  Returns false when it has been
- * given back this moment.  Does not raise.
+ * The lease is about to end at another time; its age and how long it is renewed stay.  The bucket
+ * is locked.  "follows": it has an entry as long as it lives.  Returns false when it is given back
+ * or over this moment.  Does not raise.
  */
 bool
-hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end)
+hloom_tracked_extend(const HloomTrackedId *id, const HloomTerms *terms, bool follows)
 {
 	HloomTracked *entry;
-	bool		given_back;
+	TimestampTz next = DT_NOEND;
+	bool		lives;
 
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(id, HASH_FIND);
-	given_back = entry != NULL && entry->given_back;
-	if (entry != NULL && !given_back)
-		pg_atomic_write_u64(&entry->watched.end, (uint64) end);
+	lives = entry != NULL ? !entry->given_back : !follows;
+	if (entry != NULL && lives)
+	{
+		HloomTerms	extended = *terms;
+
+		extended.granted_at = entry->terms.granted_at;
+		extended.max_hold = entry->terms.max_hold;
+		hloom_tracked_set_terms(entry, &extended);
+		next = entry->pid != 0 ? hloom_tracked_next(entry) : DT_NOEND;
+	}
 	LWLockRelease(hloom_tracked_lock_of(id));
-	return !given_back;
+	hloom_work_ask(next);
+	return lives;
 }
 
 /*
@@ -258,12 +275,14 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end
 		hloom_tracked_change_hands(entry, 0);
 		entry->orphan_of = done ? orphan_of : -1;
 		entry->given_back = done;
-		if (orphan_of < 0 && entry->committing == 0 &&
+		if (orphan_of < 0 && entry->committing == 0 && !entry->renewing &&
 			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp())
 			pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_settle(entry, was_marked);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
+	if (done)
+		hloom_work_ask(GetCurrentTimestamp() + CLEAN_UP_AFTER);
 	return done;
 }
 

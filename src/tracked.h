@@ -35,6 +35,26 @@ typedef struct HloomWatched
 	pg_atomic_uint64 end;		/* TimestampTz of the lease's end; 0: lost before */
 } HloomWatched;
 
+/* What a lease is granted, renewed or extended for. */
+typedef struct HloomTerms
+{
+	TimestampTz granted_at;
+	TimestampTz start;			/* of the lease as it is now */
+	TimestampTz end;
+	int64		lease;			/* as long as last granted */
+	int64		max_hold;		/* renewed by the server until it is so old; 0: not renewed */
+} HloomTerms;
+
+/* A lease that is to be renewed, or warned of. */
+typedef struct HloomTrackedDue
+{
+	HloomTrackedId id;
+	TimestampTz due;
+	TimestampTz end;
+	int64		lease;
+	bool		warns;
+} HloomTrackedDue;
+
 /* tracked_table.c */
 extern Size hloom_tracked_size(void);
 extern void hloom_tracked_start(bool found);
@@ -44,10 +64,11 @@ extern int	hloom_tracked_collect(bool ours, HloomTrackedId *ids, int room, int *
 /* tracked.c */
 extern bool hloom_tracked_reserve(uint32 hash);
 extern void hloom_tracked_unreserve(void);
-extern bool hloom_tracked_hold(const HloomTrackedId *id, TimestampTz end);
+extern bool hloom_tracked_hold(const HloomTrackedId *id, const HloomTerms *terms);
 extern bool hloom_tracked_let_go(const HloomTrackedId *id);
 extern HloomWatched *hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket);
-extern bool hloom_tracked_extend(const HloomTrackedId *id, TimestampTz end);
+extern bool hloom_tracked_extend(const HloomTrackedId *id, const HloomTerms *terms,
+								 bool follows);
 extern TimestampTz hloom_tracked_end(const HloomTrackedId *id);
 extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
 extern void hloom_tracked_expire(const HloomTrackedId *id);
@@ -61,6 +82,16 @@ extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id, Timestamp
 extern void hloom_tracked_commit_end(const HloomTrackedId *id);
 extern bool hloom_tracked_is_committing(const HloomTrackedId *id, int *pid);
 extern bool hloom_tracked_release_committing(const HloomTrackedId *id);
+
+/* tracked_due.c */
+extern void hloom_tracked_auto_extend(const HloomTrackedId *id, int64 max_hold);
+extern int	hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now,
+							  TimestampTz *next);
+extern bool hloom_tracked_renewal_begin(const HloomTrackedId *id, HloomTerms *terms);
+extern bool hloom_tracked_renewal_done(const HloomTrackedId *id, const HloomTerms *terms);
+extern void hloom_tracked_renewal_stop(const HloomTrackedId *id);
+extern int	hloom_tracked_list(HloomTrackedId *ids, int room);
+extern void hloom_tracked_due_failed(const HloomTrackedDue *failed);
 
 static inline HloomTrackedId
 hloom_tracked_id(uint32 hash, int64 fence)

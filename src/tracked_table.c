@@ -13,6 +13,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "renewal.h"
 #include "stats.h"
 #include "tracked_table.h"
 
@@ -44,14 +45,28 @@ hloom_tracked_add(const HloomTrackedId *id, int pid)
 
 	if (entry == NULL)
 		return NULL;
+	dlist_push_tail(&hloom_shared->tracked[id->hash % HLOOM_PARTITIONS], &entry->node);
 	entry->pid = pid;
 	entry->committing = 0;
 	entry->committer = 0;
 	entry->orphan_of = -1;
-	entry->given_back = false;
+	entry->given_back = entry->renewing = false;
+	entry->renew_at = entry->warn_at = DT_NOEND;
+	entry->slack = 0;
+	memset(&entry->terms, 0, sizeof(entry->terms));
 	pg_atomic_write_u64(&entry->watched.ticket, 0);
 	pg_atomic_write_u64(&entry->watched.end, 0);
 	return entry;
+}
+
+/*
+ * Removes an entry that is not marked.
+ */
+void
+hloom_tracked_remove(HloomTracked *entry)
+{
+	dlist_delete(&entry->node);
+	(void) hloom_tracked_search(&entry->id, HASH_REMOVE);
 }
 
 /*
@@ -69,7 +84,7 @@ hloom_tracked_settle(HloomTracked *entry, bool was_marked)
 	if (entry->pid == 0 && !hloom_tracked_is_marked(entry))
 	{
 		pg_atomic_write_u64(&entry->watched.ticket, 0);
-		(void) hloom_tracked_search(&entry->id, HASH_REMOVE);
+		hloom_tracked_remove(entry);
 	}
 }
 
@@ -142,7 +157,37 @@ hloom_tracked_start(bool found)
 							HASH_ELEM | HASH_FUNCTION | HASH_PARTITION | HASH_FIXED_SIZE);
 	hloom_tracked_locks = GetNamedLWLockTranche(HLOOM_EXTENSION) + HLOOM_LWLOCK_TRACKED;
 	for (int i = 0; !found && i < HLOOM_PARTITIONS; i++)
+	{
 		pg_atomic_init_u32(&hloom_shared->marked[i], 0);
+		dlist_init(&hloom_shared->tracked[i]);
+	}
+}
+
+/*
+ * The lease lasts by these terms from now on.
+ */
+void
+hloom_tracked_set_terms(HloomTracked *entry, const HloomTerms *terms)
+{
+	entry->terms = *terms;
+	entry->renew_at = DT_NOEND;
+	if (terms->max_hold > 0)
+		entry->renew_at = hloom_renewal_first(terms->start, terms->end);
+	entry->warn_at = hloom_renewal_warning(terms->start, terms->end);
+	entry->slack = hloom_renewal_slack(Min(terms->lease, terms->end - terms->start));
+	entry->renewing = false;
+	pg_atomic_write_u64(&entry->watched.end, (uint64) terms->end);
+}
+
+/*
+ * Returns when a worker must look at the entry next, at the latest.
+ */
+TimestampTz
+hloom_tracked_next(const HloomTracked *entry)
+{
+	TimestampTz next = Min(entry->renew_at, entry->warn_at);
+
+	return next == DT_NOEND ? next : next + entry->slack;
 }
 
 /*
@@ -151,34 +196,35 @@ hloom_tracked_start(bool found)
 void
 hloom_tracked_lose_all(void)
 {
-	HASH_SEQ_STATUS status;
-	HloomTracked *entry;
-
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
-	hash_seq_init(&status, entries);
-	while ((entry = (HloomTracked *) hash_seq_search(&status)) != NULL)
 	{
-		int			orphan_of;
+		dlist_mutable_iter iter;
 
-		if (entry->id.database != MyDatabaseId || entry->id.fence < 0)
-			continue;
-		orphan_of = hloom_tracked_lose(entry);
-		if (orphan_of >= 0)
-			hloom_stats_add_at(orphan_of, HLOOM_STAT_ORPHAN_ABSENT, 1);
-	}
-	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
+		dlist_foreach_modify(iter, &hloom_shared->tracked[i])
+		{
+			HloomTracked *entry = dlist_container(HloomTracked, node, iter.cur);
+			int			orphan_of;
+
+			if (entry->id.database != MyDatabaseId || entry->id.fence < 0)
+				continue;
+			orphan_of = hloom_tracked_lose(entry);
+			if (orphan_of >= 0)
+				hloom_stats_add_at(orphan_of, HLOOM_STAT_ORPHAN_ABSENT, 1);
+		}
 		LWLockRelease(&hloom_tracked_locks[i].lock);
+	}
 }
 
 /*
  * Whether a lease has ended that still follows a backend, and nobody waits to be told: its row
- * counts for nothing and never will again.
+ * counts for nothing, and without the entry nobody can bring it to life again.
  */
 static bool
 is_over(HloomTracked *entry, TimestampTz now)
 {
-	return entry->pid != 0 && entry->id.fence > 0 && entry->committing == 0 &&
+	return entry->pid != 0 && entry->id.fence > 0 && !hloom_tracked_is_marked(entry) &&
+		!entry->renewing &&
 		(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= now &&
 		pg_atomic_read_u64(&entry->watched.ticket) == 0;
 }
@@ -191,7 +237,7 @@ clear(HloomTracked *entry, TimestampTz now)
 {
 	int			orphan_of;
 
-	if (!entry->given_back && is_over(entry, now))
+	if (is_over(entry, now))
 	{
 		hloom_tracked_change_hands(entry, 0);
 		entry->given_back = true;
@@ -211,29 +257,33 @@ clear(HloomTracked *entry, TimestampTz now)
 
 /*
  * Copies the names of grants that were given back, of this database or of the others, at most so
- * many.  Gives back what is over, and removes that of other databases: *removed counts these.
- * Returns how many were copied.
+ * many.  With removed also removes entries of what is over, and of other databases what was given
+ * back and has ended: *removed counts these.  Returns how many were copied.
  */
 int
 hloom_tracked_collect(bool ours, HloomTrackedId *ids, int room, int *removed)
 {
-	HASH_SEQ_STATUS status;
-	HloomTracked *entry;
 	TimestampTz now = GetCurrentTimestamp();
 	int			count = 0;
 
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
-	hash_seq_init(&status, entries);
-	while ((entry = (HloomTracked *) hash_seq_search(&status)) != NULL)
 	{
-		if (clear(entry, now))
-			(*removed)++;
-		else if (entry->given_back && entry->committing == 0 && count < room &&
-				 (entry->id.database == MyDatabaseId) == ours)
-			ids[count++] = entry->id;
-	}
-	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		dlist_mutable_iter iter;
+
+		if (removed == NULL && pg_atomic_read_u32(&hloom_shared->marked[i]) == 0)
+			continue;
+		LWLockAcquire(&hloom_tracked_locks[i].lock, LW_EXCLUSIVE);
+		dlist_foreach_modify(iter, &hloom_shared->tracked[i])
+		{
+			HloomTracked *entry = dlist_container(HloomTracked, node, iter.cur);
+
+			if (removed != NULL && clear(entry, now))
+				(*removed)++;
+			else if (entry->given_back && entry->committing == 0 && count < room &&
+					 (entry->id.database == MyDatabaseId) == ours)
+				ids[count++] = entry->id;
+		}
 		LWLockRelease(&hloom_tracked_locks[i].lock);
+	}
 	return count;
 }

@@ -64,8 +64,7 @@ SELECT hl.error($$SELECT hloom_configure('bad', reset => '{namespace}')$$);
 SELECT hl.error($$SELECT hloom_configure('bad', default_lease => '106751991 days')$$);
 SELECT hl.error($$SELECT hloom_configure('bad', default_lease => '200000000 days')$$);
 -- What is not there yet, alone or with others of its kind, has its own SQLSTATE, a role too.
-SELECT hl.error($$SELECT hloom_configure('bad', auto_extend => true)$$);
-SELECT hl.error($$SELECT hloom_configure('bad', provider => 'memory', auto_extend => true)$$);
+SELECT hl.error($$SELECT hloom_configure('bad', provider => 'memory')$$);
 SELECT hl.error($$SELECT hloom_configure('bad', role => 'regress_hloom_nobody')$$);
 -- A NULL namespace and a bad one.
 SELECT hl.error($$SELECT hloom_configure(NULL)$$);
@@ -193,7 +192,8 @@ SELECT * FROM hloom_configure('hand-4', provider => 'table', reset => '{role}');
 ALTER TABLE hloom_namespaces DISABLE TRIGGER USER;
 INSERT INTO hloom_namespaces (namespace, default_lease, max_lease, max_hold, max_key_length)
 VALUES ('broken', '20 s', '10 s', '-1 s', 0);
-INSERT INTO hloom_namespaces (namespace, auto_extend) VALUES ('ahead', true);
+INSERT INTO hloom_namespaces (namespace, retry)
+VALUES ('ahead', ROW('often', 1, NULL, NULL, NULL, NULL));
 INSERT INTO hloom_namespaces (namespace) VALUES ('Broken'), (repeat('x', 100)), ('');
 ALTER TABLE hloom_namespaces ENABLE ALWAYS TRIGGER hloom_namespaces_row;
 ALTER TABLE hloom_namespaces ENABLE ALWAYS TRIGGER hloom_namespaces_truncate;

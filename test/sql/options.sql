@@ -7,15 +7,6 @@ SET search_path = options, public;
 SELECT hl.error($$CALL hloom_acquire_wait('options', 'a')$$);
 CALL hloom_acquire_wait('options', 'a');
 
--- Options, of each function that takes a lease.
-SELECT option, hl.state(format('SELECT * FROM hloom_try_acquire(''options'', ''a'', %s)', option)),
-	hl.state(format('SELECT * FROM hloom_acquire(''options'', ''a'', %s)', option)),
-	hl.state(format('SELECT hloom_execute_with_lock(''options'', ''a'', ''SELECT 1'', %s)', option))
-FROM unnest(ARRAY['scope => ''transaction'', auto_extend => true',
-	'scope => ''session'', auto_extend => true']) AS option;
-SELECT hl.error($$SELECT hloom_configure('options', auto_extend => true)$$);
-SELECT hl.error($$SET hloom_lock.auto_extend = on$$);
-
 -- Values that a lease bound to no session cannot have.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', auto_extend => true)$$);
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', on_lost => 'cancel')$$);

@@ -16,12 +16,19 @@
 #include "losses.h"
 #include "shmem.h"
 #include "stats.h"
+#include "work.h"
 
 /* PostgreSQL's own printf would need its library. */
 #undef printf
 #undef snprintf
 
 Oid			MyDatabaseId = 1;
+HloomWork  *hloom_work_mine = NULL;
+
+void
+hloom_work_lower_due(TimestampTz due)
+{
+}
 
 static LWLockPadded locks[HLOOM_LWLOCKS];
 static int	locked = 0;

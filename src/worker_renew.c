@@ -1,0 +1,162 @@
+/*
+ * worker_renew.c
+ *	  Renews leases and warns of them, on behalf of their holders.
+ *
+ * One batch: the row of each lease is written, then all of them are made durable with one flush and
+ * one wait for standbys, then each holder's own idea of its lease's end moves on (tracked_due.c).
+ * What fails is tried again as renewal.c says; a lease that cannot be renewed does not keep others
+ * from it.  Never is a lease renewed that is past its end: that is judged by the clock under the
+ * lock of its bucket, so it does not matter how long this process was stopped before.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "contain.h"
+#include "durable.h"
+#include "lease_grant.h"
+#include "worker_renew.h"
+#include "worker_report.h"
+
+/* Nothing else is done while standbys are waited for. */
+#define LONGEST_WAIT (5 * USECS_PER_SEC)
+
+/* One lease on its way. */
+typedef struct Renewing
+{
+	Relation	rel;
+	const HloomTrackedDue *due;
+	HloomReply	reply;
+	HloomTerms	terms;
+	HloomGrantName name;
+	XLogRecPtr	lsn;
+} Renewing;
+
+static void
+renew_one(void *arg)
+{
+	Renewing   *renewing = (Renewing *) arg;
+
+	renewing->reply = hloom_grant_renew(renewing->rel, &renewing->due->id, &renewing->terms,
+										&renewing->lsn, &renewing->name);
+}
+
+static void
+warn_one(void *arg)
+{
+	Renewing   *renewing = (Renewing *) arg;
+
+	if (hloom_grant_name(renewing->rel, &renewing->due->id, &renewing->name))
+		hloom_report_threshold(&renewing->name, renewing->due->lease, renewing->due->end);
+}
+
+/*
+ * Does it, and survives what it raises but for a cancel.
+ */
+static void
+do_contained(void (*step) (void *arg), Renewing *renewing)
+{
+	ErrorData  *error = hloom_contain(step, renewing);
+
+	if (error == NULL)
+		return;
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	hloom_report_not_renewed(1, error->message);
+	FreeErrorData(error);
+	renewing->reply = HLOOM_NO;
+}
+
+/*
+ * Writes the row of a lease that is due, or warns of it.
+ */
+static void
+do_due(Renewing *renewing)
+{
+	renewing->reply = HLOOM_NO;
+	if (renewing->due->warns)
+	{
+		do_contained(warn_one, renewing);
+		return;
+	}
+	do_contained(renew_one, renewing);
+	if (renewing->reply == HLOOM_UNAVAILABLE)
+	{
+		hloom_tracked_renewal_stop(&renewing->due->id);
+		hloom_report_stopped(&renewing->name, &renewing->terms);
+	}
+	else if (renewing->reply == HLOOM_NO)
+		hloom_tracked_due_failed(renewing->due);
+}
+
+/*
+ * Waits until what was written is durable, no longer than the first of those leases lasts.
+ */
+static bool
+make_durable(const Renewing *renewing, int count, XLogRecPtr saved)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz deadline = now + LONGEST_WAIT;
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+	bool		durable;
+
+	for (int i = 0; i < count; i++)
+		if (renewing[i].reply == HLOOM_YES)
+		{
+			lsn = Max(lsn, renewing[i].lsn);
+			deadline = Min(deadline, renewing[i].due->end);
+		}
+	if (XLogRecPtrIsInvalid(lsn))
+		return true;
+	HOLD_INTERRUPTS();
+	durable = hloom_durable_wait(lsn, saved, now, deadline);
+	RESUME_INTERRUPTS();
+	return durable;
+}
+
+/*
+ * Does what is due of so many leases, at most HLOOM_RENEW_AT_ONCE, in a transaction.  Without a
+ * table, because it is locked, all of it is put off.
+ */
+void
+hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
+{
+	Renewing   *renewing = palloc0(count * sizeof(Renewing));
+	XLogRecPtr	saved = hloom_durable_begin();
+	int			failed = 0;
+	bool		durable;
+
+	for (int i = 0; i < count; i++)
+	{
+		renewing[i].rel = rel;
+		renewing[i].due = &due[i];
+		if (rel != NULL)
+			do_due(&renewing[i]);
+		else
+		{
+			hloom_tracked_due_failed(&due[i]);
+			failed += !due[i].warns;
+		}
+	}
+	if (failed > 0)
+		hloom_report_not_renewed(failed, "the lease table is locked");
+	durable = make_durable(renewing, count, saved);
+	for (int i = 0; i < count; i++)
+	{
+		if (renewing[i].reply != HLOOM_YES)
+			continue;
+		if (durable)
+			(void) hloom_tracked_renewal_done(&due[i].id, &renewing[i].terms);
+		else
+		{
+			hloom_tracked_due_failed(&due[i]);
+			failed++;
+		}
+	}
+	if (!durable)
+		hloom_report_not_renewed(failed, "no standby has confirmed it");
+	pfree(renewing);
+	CHECK_FOR_INTERRUPTS();
+}

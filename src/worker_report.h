@@ -1,0 +1,17 @@
+/*
+ * worker_report.h
+ *	  What a worker tells of leases: lines of the server log, and notifications.
+ */
+#ifndef HLOOM_WORKER_REPORT_H
+#define HLOOM_WORKER_REPORT_H
+
+#include "lease_grant.h"
+#include "nodes/pg_list.h"
+
+extern void hloom_report_threshold(const HloomGrantName *name, int64 lease, TimestampTz end);
+extern void hloom_report_stopped(const HloomGrantName *name, const HloomTerms *terms);
+extern void hloom_report_not_renewed(int count, const char *cause);
+extern bool hloom_report_losses(List **notices);
+extern void hloom_report_send(List *notices);
+
+#endif							/* HLOOM_WORKER_REPORT_H */
