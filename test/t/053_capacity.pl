@@ -165,7 +165,8 @@ is($state, '22012', "a statement took $ORPHANS leases and failed");
 my $left = held('orphan');
 my $failed = orphans('failed');
 note("$left of $ORPHANS orphans found no room");
-cmp_ok($left, '>=', $ORPHANS - $room, 'the room did not do for all');
+# The worker may make room meanwhile.
+cmp_ok($left, '>', 0, 'the room did not do for all');
 cmp_ok($left, '<', $ORPHANS, 'but for some');
 is($failed, $left, 'those that found none are counted as failed, and held');
 is( $node->safe_psql(
