@@ -59,7 +59,7 @@ int			hloom_max_lease = 5 * 60 * 1000;
 
 /*
  * How many leases can follow a session or a transaction at a time, with those given back at the end
- * of one and not removed yet.  Each takes some 170 bytes of shared memory.
+ * of one and not removed yet.  Each takes some 150 bytes of shared memory.
  */
 int			hloom_max_tracked_leases = 10000;
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The lease beside SELECT 1, the advisory lock and a hand-written lease table, in one run.
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
-# BENCH_PARTS of "off on lose loss live snapshot".
+# BENCH_RENEWED leases renewed for BENCH_RENEW_SECONDS, BENCH_REAPED leases reaped,
+# BENCH_PARTS of "off on lose loss live snapshot renew reap idle".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -10,7 +11,10 @@ cd "$(dirname "$0")"
 seconds=${BENCH_SECONDS:-5}
 rounds=${BENCH_ROUNDS:-3}
 live=${BENCH_LIVE:-1000000}
-parts=${BENCH_PARTS:-off on lose loss live snapshot}
+renewed=${BENCH_RENEWED:-20000}
+renew_seconds=${BENCH_RENEW_SECONDS:-120}
+reaped=${BENCH_REAPED:-200000}
+parts=${BENCH_PARTS:-off on lose loss live snapshot renew reap idle}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
 declare -A rates=() wal=() xids=()
@@ -261,13 +265,112 @@ part_loss() {
 	verdict "ms from the end to the cancel" "$late" "<" 50
 }
 
+# worker: the process number of the background worker of database small
+worker() {
+	sql -d postgres -c "SELECT pid FROM pg_stat_activity WHERE datname = 'small'
+		AND backend_type = 'hloom_lock worker'"
+}
+
+# cpu_ms PID: processor time it has used
+cpu_ms() { awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) * 1000 / hz }' "/proc/$1/stat"; }
+
+wal_stat() { sql -d postgres -c "SELECT wal_records, wal_bytes FROM pg_stat_wal"; }
+
+# lost: leases lost so far in a namespace of database small
+lost() {
+	sql -d small -c "SELECT coalesce(sum(value), 0)::bigint FROM hloom_metrics
+		WHERE namespace = '$1' AND name = 'hostloom_lock_lost'"
+}
+
+# Leases renewed by the worker while both cores are busy with SELECT 1, which writes no WAL.
+part_renew() {
+	local before after count lsn load status began cpu
+	note "renewing $renewed leases for $renew_seconds s"
+	coproc HOLDER { psql -XqAt -d small 2>&1; }
+	echo "SELECT count(*) FROM generate_series(1, $renewed) AS g, LATERAL hloom_try_acquire('renew',
+		'k' || g, lease => '30 s', scope => 'session', auto_extend => true);" >&"${HOLDER[1]}"
+	read -r -t 120 count <&"${HOLDER[0]}"
+	[[ $count -eq $renewed ]] || fail "$count of $renewed leases are held"
+	sql -d postgres -c CHECKPOINT
+	timeout $((renew_seconds + 60)) pgbench -n -M prepared -c 8 -j 2 -T $((renew_seconds + 5)) \
+		-f select.sql small >"$HL_TMP/pgbench" 2>&1 &
+	load=$!
+	# None is due in the first half of its time, and the last statistics are a second old.
+	sleep 15
+	before=$(wal_stat)
+	began=$(date +%s%N)
+	cpu=$(cpu_ms "$(worker)")
+	sleep $((renew_seconds - 15))
+	after=$(wal_stat)
+	lsn=$(($(date +%s%N) - began))
+	cpu=$(awk "BEGIN { print $(cpu_ms "$(worker)") - $cpu }")
+	status=$(sql -d small -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'renew'")
+	heading "$renewed leases of 30 s, renewed for $renew_seconds s" "" "" ""
+	verdict "leases lost" "$(($(lost renew) + renewed - status))" "==" 0
+	verdict "renewals per second" "$(awk "BEGIN { print (${after%|*} - ${before%|*}) / ($lsn / 1e9) }")" \
+		"<=" 1400
+	verdict "WAL bytes per renewal" "$(awk "BEGIN { print (${after#*|} - ${before#*|}) /
+		(${after%|*} - ${before%|*}) }")" "<=" 200
+	printf '  %-48s %12.2f\n' "worker, % of a core" "$(awk "BEGIN { print $cpu / ($lsn / 1e6) * 100 }")"
+	echo '\q' >&"${HOLDER[1]}"
+	wait "$load" "$HOLDER_PID" || true
+}
+
+# A fifth of a million leases that have ended, removed and reported
+part_reap() {
+	local wal began took
+	note "reaping $reaped leases"
+	sql -d postgres -c "ALTER SYSTEM SET hloom_lock.reap_interval = '1 h'" -c "SELECT pg_reload_conf()" >/dev/null
+	PGOPTIONS="-c synchronous_commit=off" limit=600 sql -d small >/dev/null -c "SELECT count(*)
+		FROM generate_series(1, $reaped) AS g, hloom_try_acquire('reap', 'k' || g, lease => '1 s')"
+	sleep 2
+	[[ $(lost reap) -eq 0 ]] || note "$(lost reap) were reaped before"
+	wal=$(wal_stat)
+	began=$(date +%s%N)
+	limit=600 sql -d small -c "SELECT hloom_reap()" >/dev/null
+	took=$(($(date +%s%N) - began))
+	[[ $(lost reap) -eq $reaped ]] || fail "$(lost reap) of $reaped are counted as lost"
+	wal=$(awk "BEGIN { print ($(sql -d postgres -c "SELECT wal_bytes FROM pg_stat_wal") - ${wal#*|}) / $reaped }")
+	heading "$reaped leases that have ended" "" "" ""
+	printf '  %-48s %12.2f\n' "hloom_reap(), with the worker reporting, s" \
+		"$(awk "BEGIN { print $took / 1e9 }")"
+	printf '  %-48s %12.2f\n' "WAL bytes per lease" "$wal"
+	sql -d postgres -c "ALTER SYSTEM RESET hloom_lock.reap_interval" -c "SELECT pg_reload_conf()" >/dev/null
+}
+
+# What the worker costs while a client is connected and a lease is held, and nothing happens.
+part_idle() {
+	local pid before after cpu began took
+	note "idle worker"
+	coproc HOLDER { psql -XqAt -d small 2>&1; }
+	echo "SELECT count(*) FROM hloom_try_acquire('idle', 'k', lease => '1 h');" >&"${HOLDER[1]}"
+	read -r -t 60 _ <&"${HOLDER[0]}"
+	# The background writer notes in the WAL that there was some, 15 s later at the latest.
+	sleep 20
+	pid=$(worker)
+	[[ -n $pid ]] || fail "there is no worker"
+	before=$(sql -d postgres -c "SELECT pg_current_wal_insert_lsn()")
+	cpu=$(cpu_ms "$pid")
+	began=$(date +%s%N)
+	sleep 60
+	took=$(($(date +%s%N) - began))
+	cpu=$(awk "BEGIN { print $(cpu_ms "$pid") - $cpu }")
+	after=$(sql -d postgres -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$before')")
+	heading "idle worker, 60 s" "" "" ""
+	verdict "% of a core" "$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")" "<" 0.1
+	verdict "WAL bytes" "$after" "==" 0
+	echo '\q' >&"${HOLDER[1]}"
+	wait "$HOLDER_PID" || true
+}
+
 hl_need_packages base
 hl_begin
 trap leave EXIT
 hl_build
 hl_conf
 hl_start bench "shared_buffers = 1GB" "max_wal_size = 8GB" "checkpoint_timeout = 1h" \
-	"max_connections = 100" "hloom_lock.max_lease = '1 d'"
+	"max_connections = 100" "hloom_lock.max_lease = '1 d'" "hloom_lock.max_hold = '1 h'" \
+	"hloom_lock.max_tracked_leases = $((renewed + 10000))"
 
 for db in small large; do
 	sql -d postgres -c "CREATE DATABASE $db"
@@ -280,7 +383,7 @@ printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = media
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
 	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
 
-for part in off on lose loss snapshot live; do
+for part in off on lose loss snapshot live renew reap idle; do
 	wanted "$part" || continue
 	"part_$part"
 done
