@@ -19,7 +19,6 @@
 #include "lease_delta.h"
 #include "lease_grant.h"
 #include "lease_purge.h"
-#include "renewal.h"
 
 /* A grant's row, in its locked bucket. */
 typedef struct Found
@@ -167,17 +166,16 @@ hloom_grant_name(Relation rel, const HloomTrackedId *id, HloomGrantName *name)
 }
 
 /*
- * Writes the row's new end, and fills terms with what the lease lasts by then.
+ * Writes the row's new end.
  */
 static XLogRecPtr
-renew_row(Found *found, Relation rel, TimestampTz now, HloomTerms *terms)
+renew_row(Found *found, Relation rel, const HloomTerms *terms)
 {
 	HloomRow	head = *found->row;
 	HloomDelta	delta;
 
 	head.expires_at = terms->end;
 	head.flags |= HLOOM_ROW_AUTO_EXTEND;
-	terms->start = now;
 	delta.buffers = 0;
 	hloom_delta_set(&delta, found->buf, found->row, &head, offsetof(HloomRow, texts));
 	return hloom_delta_finish(rel, &delta);
@@ -203,21 +201,13 @@ hloom_grant_renew(Relation rel, const HloomTrackedId *id, HloomTerms *terms, XLo
 	hloom_bucket_judge(&found.bucket, &judge);
 	gone = found.row == NULL;
 	if (!gone && found.row->expires_at > judge.now && hloom_row_live(found.row, &judge) &&
-		!hloom_tracked_is_committing(id, NULL) && hloom_tracked_renewal_begin(id, terms))
+		!hloom_tracked_is_committing(id, NULL))
 	{
-		terms->end = hloom_renewal_end(judge.now, terms->lease,
-									   terms->granted_at + terms->max_hold);
-		if (terms->end > found.row->expires_at)
-		{
-			*lsn = renew_row(&found, rel, judge.now, terms);
-			reply = HLOOM_YES;
-		}
-		else
-		{
+		reply = hloom_tracked_renewal_begin(id, judge.now, terms);
+		if (reply == HLOOM_YES)
+			*lsn = renew_row(&found, rel, terms);
+		else if (reply == HLOOM_UNAVAILABLE)
 			take_name(name, found.row);
-			terms->end = found.row->expires_at;
-			reply = HLOOM_UNAVAILABLE;
-		}
 	}
 	unlock(&found);
 

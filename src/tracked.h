@@ -87,9 +87,9 @@ extern bool hloom_tracked_release_committing(const HloomTrackedId *id);
 extern void hloom_tracked_auto_extend(const HloomTrackedId *id, int64 max_hold);
 extern int	hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now,
 							  TimestampTz *next);
-extern bool hloom_tracked_renewal_begin(const HloomTrackedId *id, HloomTerms *terms);
+extern HloomReply hloom_tracked_renewal_begin(const HloomTrackedId *id, TimestampTz now,
+											  HloomTerms *terms);
 extern bool hloom_tracked_renewal_done(const HloomTrackedId *id, const HloomTerms *terms);
-extern void hloom_tracked_renewal_stop(const HloomTrackedId *id);
 extern int	hloom_tracked_list(HloomTrackedId *ids, int room);
 extern void hloom_tracked_due_failed(const HloomTrackedDue *failed);
 

@@ -101,25 +101,41 @@ hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now, TimestampTz
 }
 
 /*
- * A renewal begins.  The bucket is locked, and the row counts.  Fills terms; returns false when the
- * lease is given back or not to be renewed any more.  Does not raise.
+ * A renewal begins.  The bucket is locked, and the row counts now.  HLOOM_YES: terms tell what the
+ * lease is to last by.  HLOOM_UNAVAILABLE: it lasts already as long as it may get, terms tell by
+ * what, and it is not renewed any more unless its owner extends it.  HLOOM_NO: it is over, given
+ * back or not to be renewed.  Does not raise.
  */
-bool
-hloom_tracked_renewal_begin(const HloomTrackedId *id, HloomTerms *terms)
+HloomReply
+hloom_tracked_renewal_begin(const HloomTrackedId *id, TimestampTz now, HloomTerms *terms)
 {
+	HloomReply	reply = HLOOM_NO;
 	HloomTracked *entry;
-	bool		begins;
+	TimestampTz end = 0;
 
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(id, HASH_FIND);
-	begins = entry != NULL && entry->pid != 0 && entry->renew_at != DT_NOEND;
-	if (begins)
+	if (entry != NULL && entry->pid != 0 && entry->renew_at != DT_NOEND)
+		end = (TimestampTz) pg_atomic_read_u64(&entry->watched.end);
+	if (end > now)
 	{
 		*terms = entry->terms;
-		entry->renewing = true;
+		terms->start = now;
+		terms->end = hloom_renewal_end(now, terms->lease, terms->granted_at + terms->max_hold);
+		if (terms->end > end)
+		{
+			entry->renewing = true;
+			reply = HLOOM_YES;
+		}
+		else
+		{
+			entry->renew_at = DT_NOEND;
+			terms->end = end;
+			reply = HLOOM_UNAVAILABLE;
+		}
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
-	return begins;
+	return reply;
 }
 
 /*
@@ -140,21 +156,6 @@ hloom_tracked_renewal_done(const HloomTrackedId *id, const HloomTerms *terms)
 		hloom_tracked_set_terms(entry, terms);
 	LWLockRelease(hloom_tracked_lock_of(id));
 	return done;
-}
-
-/*
- * The lease is not renewed any more, unless its owner extends it.  Does not raise.
- */
-void
-hloom_tracked_renewal_stop(const HloomTrackedId *id)
-{
-	HloomTracked *entry;
-
-	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
-	entry = hloom_tracked_search(id, HASH_FIND);
-	if (entry != NULL)
-		entry->renew_at = DT_NOEND;
-	LWLockRelease(hloom_tracked_lock_of(id));
 }
 
 /*

@@ -83,10 +83,7 @@ do_due(Renewing *renewing)
 	}
 	do_contained(renew_one, renewing);
 	if (renewing->reply == HLOOM_UNAVAILABLE)
-	{
-		hloom_tracked_renewal_stop(&renewing->due->id);
 		hloom_report_stopped(&renewing->name, &renewing->terms);
-	}
 	else if (renewing->reply == HLOOM_NO)
 		hloom_tracked_due_failed(renewing->due);
 }
