@@ -356,6 +356,9 @@ take_turns(void)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+
+			/* It may be shorter now. */
+			pass_after = Min(pass_after, interval_from(GetCurrentTimestamp()));
 		}
 		if (!do_turn(&turn))
 		{
