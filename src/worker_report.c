@@ -3,8 +3,8 @@
  *	  What a worker tells of leases: lines of the server log, and notifications.
  *
  * A line begins with the name of its event, and its DETAIL is JSON with the event's number.  The
- * notification of losses is a JSON array on channel hloom_lost, as many to a message as fit, in a
- * transaction of its own that holds nothing else: what goes wrong with it is logged and delays
+ * notification of losses is a JSON array on channel hloom_lost, as many to a message as fit, each in
+ * a transaction of its own that holds nothing else: what goes wrong with it is logged and delays
  * nobody.  Anybody may listen, so the key is left out where the namespace is for members of a role.
  *
  * Owner tokens are not known here.
@@ -226,41 +226,38 @@ hloom_report_losses(List **notices)
 	return true;
 }
 
+/*
+ * Each goes in a transaction of its own: of equal ones in a transaction core sends the first, and
+ * without keys there are equal ones that tell of different leases.
+ */
 static void
-send_all(List *notices)
+send_one(StringInfo notice)
 {
-	ListCell   *cell;
-
 	StartTransactionCommand();
 
 	/* Nobody waits for it, so it waits for no disk and no standby. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_LOCAL, true, 0, false);
-	foreach(cell, notices)
-	{
-		StringInfo	notice = (StringInfo) lfirst(cell);
-
-		appendStringInfoChar(notice, ']');
-		Async_Notify(CHANNEL, notice->data);
-	}
+	appendStringInfoChar(notice, ']');
+	Async_Notify(CHANNEL, notice->data);
 	CommitTransactionCommand();
 }
 
 /*
  * Sends the notices.  Outside of a transaction.  An error is logged, and ends a transaction that
- * holds nothing else.
+ * holds nothing else; what comes after it is not sent.
  */
 void
 hloom_report_send(List *notices)
 {
 	static TimestampTz complained_at = 0;
 	MemoryContext context = CurrentMemoryContext;
+	ListCell   *cell;
 
-	if (notices == NIL)
-		return;
 	PG_TRY();
 	{
-		send_all(notices);
+		foreach(cell, notices)
+			send_one((StringInfo) lfirst(cell));
 	}
 	PG_CATCH();
 	{
