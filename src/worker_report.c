@@ -36,6 +36,13 @@
 /* A failing NOTIFY is logged so often at most. */
 #define COMPLAIN_EVERY (60 * USECS_PER_SEC)
 
+/*
+ * A commit that notifies waits for every other one, also for one that waits for a standby.  Renewals
+ * come after this one's wait, so it is short, and after one in vain nothing is sent for a while.
+ */
+#define LONGEST_WAIT "500ms"
+#define SILENCE (10 * USECS_PER_SEC)
+
 static void
 begin_detail(StringInfo buf, const char *event, int id, const char *ns, const char *key)
 {
@@ -238,6 +245,8 @@ send_one(StringInfo notice)
 	/* Nobody waits for it, so it waits for no disk and no standby. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("lock_timeout", LONGEST_WAIT, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_LOCAL, true, 0, false);
 	appendStringInfoChar(notice, ']');
 	Async_Notify(CHANNEL, notice->data);
 	CommitTransactionCommand();
@@ -251,9 +260,12 @@ void
 hloom_report_send(List *notices)
 {
 	static TimestampTz complained_at = 0;
+	static TimestampTz silent_until = 0;
 	MemoryContext context = CurrentMemoryContext;
 	ListCell   *cell;
 
+	if (notices == NIL || GetCurrentTimestamp() < silent_until)
+		return;
 	PG_TRY();
 	{
 		foreach(cell, notices)
@@ -268,6 +280,8 @@ hloom_report_send(List *notices)
 		error = CopyErrorData();
 		AbortCurrentTransaction();
 		FlushErrorState();
+		if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+			silent_until = now + SILENCE;
 		if (now - complained_at >= COMPLAIN_EVERY)
 		{
 			complained_at = now;
