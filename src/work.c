@@ -296,7 +296,8 @@ next_turn(HloomWork *work, TimestampTz pass_after)
 
 /*
  * The worker has looked and found when something is due next and when the next lease ends; it makes
- * no pass before pass_after.  Returns when it is to look again.
+ * no pass before pass_after.  Returns when it is to look again.  A worker that was woken and has
+ * not looked has found nothing.
  */
 TimestampTz
 hloom_work_end_turn(TimestampTz due, TimestampTz end, TimestampTz pass_after)

@@ -340,17 +340,34 @@ is_alone(TimestampTz *poll_at)
 }
 
 /*
+ * Rests until something is due, or the configuration has changed.  Returns false when there is no
+ * reason to stay.
+ */
+static bool
+rest(TimestampTz wake_at)
+{
+	static TimestampTz poll_at = 0;
+
+	do
+	{
+		if (is_alone(&poll_at) && hloom_work_leave())
+			return false;
+		(void) pgstat_report_stat(wake_at - GetCurrentTimestamp() > USECS_PER_SEC);
+		hloom_worker_sleep(Min(wake_at, poll_at));
+		wake_at = hloom_work_end_turn(DT_NOEND, DT_NOEND, pass_after);
+	} while (!ConfigReloadPending && wake_at > GetCurrentTimestamp());
+	return true;
+}
+
+/*
  * Takes turns until there is no reason to stay.
  */
 static void
 take_turns(void)
 {
-	TimestampTz poll_at = 0;
-
 	for (;;)
 	{
 		Turn		turn = {.due = DT_NOEND,.end = DT_NOEND};
-		TimestampTz wake_at;
 
 		if (ConfigReloadPending)
 		{
@@ -360,18 +377,17 @@ take_turns(void)
 			/* It may be shorter now. */
 			pass_after = Min(pass_after, interval_from(GetCurrentTimestamp()));
 		}
-		if (!do_turn(&turn))
+		if (do_turn(&turn))
+		{
+			if (!rest(hloom_work_end_turn(turn.due, turn.end, pass_after)))
+				return;
+		}
+		else
 		{
 			(void) hloom_work_take_end();
 			if (hloom_work_leave())
 				return;
-			continue;
 		}
-		wake_at = hloom_work_end_turn(turn.due, turn.end, pass_after);
-		if (is_alone(&poll_at) && hloom_work_leave())
-			return;
-		(void) pgstat_report_stat(wake_at - GetCurrentTimestamp() > USECS_PER_SEC);
-		hloom_worker_sleep(Min(wake_at, poll_at));
 	}
 }
 
