@@ -210,19 +210,22 @@ obstacle(void)
 static char *
 worker_state(void)
 {
-	HloomWorkSeen seen = {.state = HLOOM_WORK_NONE};
+	HloomWorkSeen seen = {.state = HLOOM_WORK_NONE,.next = DT_NOEND};
 	bool		launcher;
 	bool		shortage;
 	TimestampTz now;
+	TimestampTz should_run;
 
 	(void) hloom_work_look(&seen, &launcher, &shortage);
 	now = GetCurrentTimestamp();
 	switch (seen.state)
 	{
 		case HLOOM_WORK_RUNNING:
-			if (now - WORKER_LATE > seen.wake_at)
+			/* A stopped one has not taken in what became due; that may be older than itself. */
+			should_run = Max(Min(seen.wake_at, seen.due), seen.since);
+			if (now - WORKER_LATE > should_run)
 				return psprintf("late: process %d should have run " INT64_FORMAT " seconds ago",
-								seen.pid, (now - seen.wake_at) / USECS_PER_SEC);
+								seen.pid, (now - should_run) / USECS_PER_SEC);
 			return psprintf("running: process %d, " UINT64_FORMAT " turns", seen.pid, seen.turns);
 		case HLOOM_WORK_STARTING:
 			return pstrdup("starting");
@@ -233,6 +236,11 @@ worker_state(void)
 		return pstrdup("missing: the launcher does not run, see max_worker_processes");
 	if (shortage)
 		return pstrdup("missing: no background worker is free, see max_worker_processes");
+	if (seen.next != DT_NOEND && seen.retry_at > now)
+		return psprintf("missing: the worker has failed, another is started in " INT64_FORMAT " s",
+						(seen.retry_at - now + USECS_PER_SEC - 1) / USECS_PER_SEC);
+	if (seen.next <= now)
+		return pstrdup("starting");
 	return pstrdup("not running: nothing to do");
 }
 

@@ -306,7 +306,8 @@ hloom_work_end_turn(TimestampTz due, TimestampTz end, TimestampTz pass_after)
 	TimestampTz wake_at;
 	TimestampTz next;
 
-	(void) lower(&work->due, due);
+	/* At once is now: those who look tell how late a worker is. */
+	(void) lower(&work->due, Max(due, GetCurrentTimestamp()));
 	(void) lower(&work->end, end);
 	next = next_turn(work, pass_after);
 	do

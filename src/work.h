@@ -50,6 +50,7 @@ typedef struct HloomWorkSeen
 	int			pid;
 	TimestampTz since;
 	TimestampTz retry_at;
+	TimestampTz due;
 	TimestampTz next;			/* nearest of due and end; DT_NOEND: nothing to do */
 	TimestampTz wake_at;
 	uint64		turns;

@@ -58,8 +58,8 @@ copy_place(HloomWorkSeen *seen, int place)
 	seen->pid = work->pid;
 	seen->since = work->since;
 	seen->retry_at = work->retry_at;
-	seen->next = Min((TimestampTz) pg_atomic_read_u64(&work->due),
-					 (TimestampTz) pg_atomic_read_u64(&work->end));
+	seen->due = (TimestampTz) pg_atomic_read_u64(&work->due);
+	seen->next = Min(seen->due, (TimestampTz) pg_atomic_read_u64(&work->end));
 	seen->wake_at = (TimestampTz) pg_atomic_read_u64(&work->wake_at);
 	seen->turns = pg_atomic_read_u64(&work->turns);
 }
