@@ -234,6 +234,8 @@ hloom_work_detach(bool failed)
 		bool		soon = failed && now - work->since < LONG_ENOUGH;
 
 		work->failures = soon ? Min(work->failures + 1, MOST_DOUBLINGS + 1) : 0;
+		/* It may have ended in a turn, and what is due next be known to nobody. */
+		(void) lower(&work->due, now);
 		work->retry_at = now;
 		if (work->failures > 1)
 			work->retry_at += Min(USECS_PER_SEC << (work->failures - 2), LONGEST_PAUSE);
