@@ -42,15 +42,25 @@
 #define CLIENT_POLL USECS_PER_SEC
 #define EXISTENCE_POLL (10 * USECS_PER_SEC)
 
+/* When no worker was to be had for the first and for the last time in a row. */
+static TimestampTz short_since = 0;
+static TimestampTz short_at = 0;
+
 /* The lack of workers was reported. */
 static bool reported = false;
 
 /*
- * The server has no background worker for us: says so once.
+ * The server has no background worker for us: says so once.  The place of one that has just ended
+ * may not be free yet, so it is not told of before it has failed for a while.
  */
 static void
-report_shortage(Oid database)
+report_shortage(Oid database, TimestampTz now)
 {
+	if (now - short_at > 5 * RETRY_PAUSE)
+		short_since = now;
+	short_at = now;
+	if (now - short_since < RETRY_PAUSE)
+		return;
 	hloom_work_note_shortage(true);
 	if (reported)
 		return;
@@ -133,10 +143,11 @@ look_at_idle(const HloomWorkSeen *seen, TimestampTz now)
 	if (start_worker(seen))
 	{
 		reported = false;
+		short_at = 0;
 		hloom_work_note_shortage(false);
 		return now + START_LIMIT;
 	}
-	report_shortage(seen->database);
+	report_shortage(seen->database, now);
 	hloom_work_not_started(seen, now + RETRY_PAUSE);
 	return now + RETRY_PAUSE;
 }

@@ -237,7 +237,8 @@ worker_state(void)
 	if (shortage)
 		return pstrdup("missing: no background worker is free, see max_worker_processes");
 	if (seen.next != DT_NOEND && seen.retry_at > now)
-		return psprintf("missing: the worker has failed, another is started in " INT64_FORMAT " s",
+		return psprintf("missing: it has failed or could not be started, tried again in "
+						INT64_FORMAT " s",
 						(seen.retry_at - now + USECS_PER_SEC - 1) / USECS_PER_SEC);
 	if (seen.next <= now)
 		return pstrdup("starting");
