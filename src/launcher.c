@@ -108,20 +108,14 @@ database_exists(Oid database)
  * A database has something to do, and no client.  Returns when to look again.
  */
 static TimestampTz
-look_at_deserted(const HloomWorkSeen *seen, TimestampTz now)
+look_at_deserted(const HloomWorkSeen *seen, TimestampTz now, bool may_be_gone)
 {
-	static TimestampTz checked_at = 0;
-
 	if (seen->next > now)
 		return seen->next;
-	if (now - checked_at >= EXISTENCE_POLL)
+	if (may_be_gone && !database_exists(seen->database))
 	{
-		checked_at = now;
-		if (!database_exists(seen->database))
-		{
-			hloom_work_forget(seen);
-			return DT_NOEND;
-		}
+		hloom_work_forget(seen);
+		return DT_NOEND;
 	}
 	return now + CLIENT_POLL;
 }
@@ -130,14 +124,14 @@ look_at_deserted(const HloomWorkSeen *seen, TimestampTz now)
  * Looks at a database without a worker.  Returns when to look again.
  */
 static TimestampTz
-look_at_idle(const HloomWorkSeen *seen, TimestampTz now)
+look_at_idle(const HloomWorkSeen *seen, TimestampTz now, bool may_be_gone)
 {
 	if (seen->next == DT_NOEND)
 		return DT_NOEND;
 	if (seen->retry_at > now)
 		return seen->retry_at;
 	if (CountDBConnections(seen->database) == 0)
-		return look_at_deserted(seen, now);
+		return look_at_deserted(seen, now, may_be_gone);
 	if (!hloom_work_claim(seen))
 		return now;
 	if (start_worker(seen))
@@ -158,16 +152,20 @@ look_at_idle(const HloomWorkSeen *seen, TimestampTz now)
 static TimestampTz
 look_at_all(HloomWorkSeen *seen)
 {
+	static TimestampTz checked_at = 0;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz next = DT_NOEND;
 	int			count = hloom_work_see(seen);
+	bool		may_be_gone = now - checked_at >= EXISTENCE_POLL;
 
+	if (may_be_gone)
+		checked_at = now;
 	for (int i = 0; i < count; i++)
 	{
 		TimestampTz at = DT_NOEND;
 
 		if (seen[i].state == HLOOM_WORK_NONE)
-			at = look_at_idle(&seen[i], now);
+			at = look_at_idle(&seen[i], now, may_be_gone);
 		else if (seen[i].state == HLOOM_WORK_STARTING)
 		{
 			at = seen[i].since + START_LIMIT;
