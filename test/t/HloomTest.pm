@@ -28,6 +28,7 @@ our @EXPORT = qw(
   sql_error state_of start_sql finish_sql
   session ask ask_error
   need_test_module error_lines
+  launcher_pid worker_pid wait_for_worker worker_health signal_process
 );
 
 # The PostgreSQL user's own settings must not decide what a test sees.
@@ -218,6 +219,56 @@ sub error_lines
 	my ($node, $from) = @_;
 	my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $from || 0);
 	return grep { /(?:ERROR|FATAL|PANIC):  / } split /\n/, $log;
+}
+
+# launcher_pid($node): waits for it
+sub launcher_pid
+{
+	my ($node) = @_;
+	return wait_until(
+		'the launcher runs',
+		sub {
+			$node->safe_psql('postgres',
+				"SELECT pid FROM pg_stat_activity WHERE backend_type = 'hloom_lock launcher'");
+		});
+}
+
+# worker_pid($node [, $database]): '' when there is none
+sub worker_pid
+{
+	my ($node, $database) = @_;
+	$database ||= 'postgres';
+	return $node->safe_psql('postgres',
+		    "SELECT pid FROM pg_stat_activity"
+		  . " WHERE backend_type = 'hloom_lock worker' AND datname = '$database'");
+}
+
+# worker_health($node [, $database]): what hloom_health tells of the worker.  The look is a client.
+sub worker_health
+{
+	my ($node, $database) = @_;
+	return $node->safe_psql($database || 'postgres', 'SELECT worker FROM hloom_health()');
+}
+
+# wait_for_worker($node [, $database [, $not]]): the process that works for the database, once it
+# does and is another one than $not
+sub wait_for_worker
+{
+	my ($node, $database, $not) = @_;
+	return wait_until(
+		'a worker runs',
+		sub {
+			my ($pid) = worker_health($node, $database) =~ /^running: process (\d+), \d+ turns$/;
+			return defined $pid && $pid ne ($not || '') ? $pid : undef;
+		});
+}
+
+# signal_process($signal, $pid): of a server that runs as the same user as the test
+sub signal_process
+{
+	my ($signal, $pid) = @_;
+	kill $signal, $pid or die "cannot send $signal to $pid: $!";
+	return;
 }
 
 1;
