@@ -8,19 +8,22 @@
  *
  * It sleeps until the nearest of what databases without a worker wait for, or until its latch is
  * set (work.c).  A database that something is due in and that has no client is looked at once a
- * second.
+ * second.  So is one that is being dropped, copied or renamed: the clients that DROP DATABASE WITH
+ * (FORCE) has terminated are still there when the worker is gone.
  *
  * Knows no lease and no table.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -38,7 +41,7 @@
 /* How soon a worker is asked for again when the server has none free. */
 #define RETRY_PAUSE USECS_PER_SEC
 
-/* How often a database without a client is looked at, and whether it is still there. */
+/* How often a database in which no worker may be is looked at, and whether it is still there. */
 #define CLIENT_POLL USECS_PER_SEC
 #define EXISTENCE_POLL (10 * USECS_PER_SEC)
 
@@ -105,6 +108,22 @@ database_exists(Oid database)
 }
 
 /*
+ * Whether somebody has locked the database so that nobody can connect to it.
+ */
+static bool
+is_locked(Oid database)
+{
+	LOCKTAG		tag;
+	bool		locked;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	StartTransactionCommand();
+	locked = LockAcquire(&tag, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL;
+	CommitTransactionCommand();
+	return locked;
+}
+
+/*
  * A database has something to do, and no client.  Returns when to look again.
  */
 static TimestampTz
@@ -132,6 +151,8 @@ look_at_idle(const HloomWorkSeen *seen, TimestampTz now, bool may_be_gone)
 		return seen->retry_at;
 	if (CountDBConnections(seen->database) == 0)
 		return look_at_deserted(seen, now, may_be_gone);
+	if (is_locked(seen->database))
+		return now + CLIENT_POLL;
 	if (!hloom_work_claim(seen))
 		return now;
 	if (start_worker(seen))
