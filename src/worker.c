@@ -251,18 +251,25 @@ report(Turn *turn)
 }
 
 /*
- * The table is gone, and with it every lease of the database: lets their holders know.
+ * The table is gone, and with it every lease of the database: lets their holders know.  Those of a
+ * table made meanwhile are newer than the list.
  */
 static void
 lose_all(Turn *turn)
 {
-	int			count = hloom_tracked_list(id_room, SWEEP_AT_ONCE);
+	int			count;
 
-	begin();
-	if (!OidIsValid(hloom_table_oid()))
+	next_bucket = 0;
+	do
+	{
+		count = hloom_tracked_list(id_room, SWEEP_AT_ONCE);
+		begin();
+		if (OidIsValid(hloom_table_oid()))
+			count = 0;
 		for (int i = 0; i < count; i++)
 			(void) hloom_tracked_drop(&id_room[i], false);
-	commit();
+		commit();
+	} while (count == SWEEP_AT_ONCE);
 	passing = false;
 }
 
