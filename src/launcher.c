@@ -136,6 +136,7 @@ look_at_deserted(const HloomWorkSeen *seen, TimestampTz now, bool may_be_gone)
 		hloom_work_forget(seen);
 		return DT_NOEND;
 	}
+	hloom_work_put_aside(seen);
 	return now + CLIENT_POLL;
 }
 

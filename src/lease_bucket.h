@@ -54,11 +54,13 @@ hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 static inline bool
 hloom_row_is_lost(const HloomRow *row, const HloomJudge *judge)
 {
-	return !(row->flags & HLOOM_ROW_FREE) && row->expires_at <= judge->now &&
+	bool		expired = row->expires_at <= judge->now;
+
+	return !(row->flags & HLOOM_ROW_FREE) && (expired || unlikely(judge->marked)) &&
 		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
 		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
 		 row->incarnation == judge->incarnation) &&
-		(likely(!judge->marked) || hloom_tracked_is_lost(row->hash, row->fence));
+		(likely(!judge->marked) || hloom_tracked_is_lost(row->hash, row->fence, expired));
 }
 
 /*

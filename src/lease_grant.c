@@ -216,3 +216,27 @@ hloom_grant_renew(Relation rel, const HloomTrackedId *id, HloomTerms *terms, XLo
 		(void) hloom_tracked_drop(id, false);
 	return reply;
 }
+
+/*
+ * A lease was lost at this end, to which its renewal did not become durable in time: its row, which
+ * lasts longer, ends there, too.
+ */
+void
+hloom_grant_end(Relation rel, const HloomTrackedId *id, TimestampTz end)
+{
+	Found		found;
+
+	find_locked(&found, rel, id, BUFFER_LOCK_EXCLUSIVE);
+	if (found.row != NULL && found.row->expires_at > end && hloom_tracked_ends_at(id, end))
+	{
+		HloomTail  *tail = hloom_page_tail(BufferGetPage(found.buf));
+		TimestampTz earliest = Min(tail->earliest, end);
+		HloomDelta	delta;
+
+		delta.buffers = 0;
+		hloom_delta_set(&delta, found.buf, &found.row->expires_at, &end, sizeof(end));
+		hloom_delta_set(&delta, found.buf, &tail->earliest, &earliest, sizeof(earliest));
+		hloom_delta_finish(rel, &delta);
+	}
+	unlock(&found);
+}

@@ -22,5 +22,6 @@ extern HloomReply hloom_grant_commit_begin(Relation rel, const HloomTrackedId *i
 extern bool hloom_grant_name(Relation rel, const HloomTrackedId *id, HloomGrantName *name);
 extern HloomReply hloom_grant_renew(Relation rel, const HloomTrackedId *id, HloomTerms *terms,
 									XLogRecPtr *lsn, HloomGrantName *name);
+extern void hloom_grant_end(Relation rel, const HloomTrackedId *id, TimestampTz end);
 
 #endif							/* HLOOM_LEASE_GRANT_H */

@@ -163,7 +163,7 @@ hloom_tracked_watch(const HloomTrackedId *id, uint64 ticket)
 /*
  * The lease is about to end at another time; its age and how long it is renewed stay.  The bucket
  * is locked.  "follows": it has an entry as long as it lives.  Returns false when it is given back
- * or over this moment.  Does not raise.
+ * or over: its row may last longer (tracked_due.c).  Does not raise.
  */
 bool
 hloom_tracked_extend(const HloomTrackedId *id, const HloomTerms *terms, bool follows)
@@ -174,7 +174,10 @@ hloom_tracked_extend(const HloomTrackedId *id, const HloomTerms *terms, bool fol
 
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(id, HASH_FIND);
-	lives = entry != NULL ? !entry->given_back : !follows;
+	lives = !follows;
+	if (entry != NULL)
+		lives = !entry->given_back &&
+			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) > terms->start;
 	if (entry != NULL && lives)
 	{
 		HloomTerms	extended = *terms;
@@ -275,7 +278,7 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end
 		hloom_tracked_change_hands(entry, 0);
 		entry->orphan_of = done ? orphan_of : -1;
 		entry->given_back = done;
-		if (orphan_of < 0 && entry->committing == 0 && !entry->renewing &&
+		if (orphan_of < 0 && entry->committing == 0 &&
 			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp())
 			pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_settle(entry, was_marked);
@@ -321,21 +324,22 @@ hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired)
 }
 
 /*
- * Whether the grant of an expired row died unreleased: it was not given back in time, and no commit
- * depends on it.  The bucket is locked.
+ * Whether a grant that is nobody's any more died unreleased: its row has expired or it was given
+ * back too late, and no commit depends on it.  The bucket is locked.
  */
 bool
-hloom_tracked_is_lost(uint32 hash, int64 fence)
+hloom_tracked_is_lost(uint32 hash, int64 fence, bool expired)
 {
 	HloomTrackedId id = hloom_tracked_id(hash, fence);
 	HloomTracked *entry;
-	bool		lost = true;
+	bool		lost = expired;
 
 	LWLockAcquire(hloom_tracked_lock_of(&id), LW_SHARED);
 	entry = hloom_tracked_search(&id, HASH_FIND);
-	if (entry != NULL)
-		lost = entry->committing == 0 &&
-			(!entry->given_back || pg_atomic_read_u64(&entry->watched.end) == 0);
+	if (entry != NULL && entry->committing > 0)
+		lost = false;
+	else if (entry != NULL && entry->given_back)
+		lost = pg_atomic_read_u64(&entry->watched.end) == 0;
 	LWLockRelease(hloom_tracked_lock_of(&id));
 	return lost;
 }

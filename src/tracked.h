@@ -45,14 +45,21 @@ typedef struct HloomTerms
 	int64		max_hold;		/* renewed by the server until it is so old; 0: not renewed */
 } HloomTerms;
 
-/* A lease that is to be renewed, or warned of. */
+typedef enum HloomDueKind
+{
+	HLOOM_DUE_RENEWAL,
+	HLOOM_DUE_WARNING,
+	HLOOM_DUE_END				/* it is lost, but its row may last longer */
+} HloomDueKind;
+
+/* A lease that something is due of. */
 typedef struct HloomTrackedDue
 {
 	HloomTrackedId id;
 	TimestampTz due;
 	TimestampTz end;
 	int64		lease;
-	bool		warns;
+	HloomDueKind kind;
 } HloomTrackedDue;
 
 /* tracked_table.c */
@@ -75,7 +82,7 @@ extern void hloom_tracked_expire(const HloomTrackedId *id);
 extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end);
 extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
 extern bool hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired);
-extern bool hloom_tracked_is_lost(uint32 hash, int64 fence);
+extern bool hloom_tracked_is_lost(uint32 hash, int64 fence, bool expired);
 
 /* tracked_commit.c */
 extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end);
@@ -90,6 +97,7 @@ extern int	hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now,
 extern HloomReply hloom_tracked_renewal_begin(const HloomTrackedId *id, TimestampTz now,
 											  HloomTerms *terms);
 extern bool hloom_tracked_renewal_done(const HloomTrackedId *id, const HloomTerms *terms);
+extern bool hloom_tracked_ends_at(const HloomTrackedId *id, TimestampTz end);
 extern int	hloom_tracked_list(HloomTrackedId *ids, int room);
 extern void hloom_tracked_due_failed(const HloomTrackedDue *failed);
 

@@ -4,9 +4,10 @@
  *
  * A renewal has three steps.  The worker begins it under the bucket's lock and writes the row's new
  * end; makes many of them durable at once; and then lets each entry's end advance.  Between the
- * first and the last, and for good when that fails, the entry is "renewing": its holder counts on
- * the old end, so one that is over before the last step is lost, though its row lasts longer.  An
- * extension by the owner in between has its own end and wins: it clears the mark.
+ * first and the last, and afterwards when that fails, the entry is "renewing": its holder counts on
+ * the old end, so one that is over before the last step is lost, though its row lasts longer, until
+ * the worker ends it, too.  An extension by the owner before that has its own end and wins: it
+ * clears the mark.
  *
  * tracked.c tells the lock protocol, renewal.c when what is due.  Knows no page and no transaction.
  */
@@ -50,28 +51,34 @@ take_due(HloomTracked *entry, TimestampTz now, HloomTrackedDue *found)
 {
 	TimestampTz end = (TimestampTz) pg_atomic_read_u64(&entry->watched.end);
 
+	found->id = entry->id;
+	found->end = end;
+	found->lease = entry->terms.lease;
 	if (end <= now)
 	{
+		bool		outlasted = entry->renewing && end != 0;
+
 		/* It is lost: whoever removes its row says so. */
 		entry->renew_at = entry->warn_at = DT_NOEND;
-		return false;
+		entry->renewing = false;
+		found->kind = HLOOM_DUE_END;
+		return outlasted;
 	}
 	if (Min(entry->renew_at, entry->warn_at) > now)
 		return false;
-	found->id = entry->id;
-	found->warns = entry->renew_at > now;
-	found->due = found->warns ? entry->warn_at : entry->renew_at;
-	found->end = end;
-	found->lease = entry->terms.lease;
-	if (found->warns)
+	found->kind = entry->renew_at > now ? HLOOM_DUE_WARNING : HLOOM_DUE_RENEWAL;
+	found->due = Min(entry->renew_at, entry->warn_at);
+	if (found->kind == HLOOM_DUE_RENEWAL)
+		found->due = entry->renew_at;
+	else
 		entry->warn_at = DT_NOEND;
 	return true;
 }
 
 /*
  * Finds what is due of this database's leases now, at most so many.  *next becomes when the others
- * are due at the latest, or DT_NOEND.  Returns how many were found.  A warning is not found again,
- * unless hloom_tracked_due_failed() says so; a renewal is, until it is done.
+ * are due at the latest, or DT_NOEND.  Returns how many were found.  A warning or an end is not
+ * found again, unless hloom_tracked_due_failed() says so; a renewal is, until it is done.
  */
 int
 hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now, TimestampTz *next)
@@ -170,13 +177,30 @@ hloom_tracked_due_failed(const HloomTrackedDue *failed)
 
 	LWLockAcquire(hloom_tracked_lock_of(&failed->id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(&failed->id, HASH_FIND);
-	if (entry != NULL && failed->warns && entry->warn_at == DT_NOEND)
+	if (entry != NULL && failed->kind == HLOOM_DUE_WARNING && entry->warn_at == DT_NOEND)
 		entry->warn_at = again;
-	else if (entry != NULL && !failed->warns && entry->renew_at == failed->due)
+	else if (entry != NULL && failed->kind == HLOOM_DUE_RENEWAL && entry->renew_at == failed->due)
 		entry->renew_at = again;
 	if (entry != NULL)
 		entry->slack = 0;
 	LWLockRelease(hloom_tracked_lock_of(&failed->id));
+}
+
+/*
+ * Whether the lease still follows somebody and was lost at this end.  The bucket is locked.
+ */
+bool
+hloom_tracked_ends_at(const HloomTrackedId *id, TimestampTz end)
+{
+	HloomTracked *entry;
+	bool		ends;
+
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
+	ends = entry != NULL && entry->pid != 0 && entry->committing == 0 &&
+		(TimestampTz) pg_atomic_read_u64(&entry->watched.end) == end;
+	LWLockRelease(hloom_tracked_lock_of(id));
+	return ends;
 }
 
 /*

@@ -183,11 +183,15 @@ hloom_tracked_set_terms(HloomTracked *entry, const HloomTerms *terms)
  * Returns when a worker must look at the entry next, at the latest.
  */
 TimestampTz
-hloom_tracked_next(const HloomTracked *entry)
+hloom_tracked_next(HloomTracked *entry)
 {
 	TimestampTz next = Min(entry->renew_at, entry->warn_at);
 
-	return next == DT_NOEND ? next : next + entry->slack;
+	if (next != DT_NOEND)
+		next += entry->slack;
+	if (entry->renewing)
+		next = Min(next, (TimestampTz) pg_atomic_read_u64(&entry->watched.end));
+	return next;
 }
 
 /*

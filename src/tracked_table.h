@@ -39,7 +39,7 @@ extern void hloom_tracked_settle(HloomTracked *entry, bool was_marked);
 extern void hloom_tracked_change_hands(HloomTracked *entry, int pid);
 extern int	hloom_tracked_lose(HloomTracked *entry);
 extern void hloom_tracked_set_terms(HloomTracked *entry, const HloomTerms *terms);
-extern TimestampTz hloom_tracked_next(const HloomTracked *entry);
+extern TimestampTz hloom_tracked_next(HloomTracked *entry);
 
 /*
  * Returns the lock that guards the entry of this name.

@@ -92,7 +92,8 @@ wake(uint32 number)
 static bool
 has_work(HloomWork *work)
 {
-	return pg_atomic_read_u64(&work->due) != NEVER || pg_atomic_read_u64(&work->end) != NEVER;
+	return pg_atomic_read_u64(&work->due) != NEVER || pg_atomic_read_u64(&work->end) != NEVER ||
+		work->left != DT_NOEND;
 }
 
 /*
@@ -196,6 +197,7 @@ hloom_work_attach(int place, Oid database)
 		work->state = HLOOM_WORK_RUNNING;
 		work->pid = MyProcPid;
 		work->since = GetCurrentTimestamp();
+		work->left = DT_NOEND;
 		pg_atomic_write_u64(&work->wake_at, (uint64) work->since);
 		pg_atomic_write_u32(&work->proc, hloom_work_own_number());
 		hloom_work_mine = work;

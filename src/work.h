@@ -32,6 +32,7 @@ typedef struct HloomWork
 	TimestampTz since;			/* of the state */
 	int			failures;		/* workers that ended soon with an error, in a row */
 	TimestampTz retry_at;		/* no worker is started before */
+	TimestampTz left;			/* due while there was no client; DT_NOEND: nothing */
 
 	/* Without the lock. */
 	pg_atomic_uint64 due;		/* TimestampTz of the next renewal, warning or clean-up */
@@ -69,6 +70,7 @@ extern int	hloom_work_see(HloomWorkSeen *seen);
 extern bool hloom_work_claim(const HloomWorkSeen *seen);
 extern void hloom_work_not_started(const HloomWorkSeen *seen, TimestampTz retry_at);
 extern void hloom_work_forget(const HloomWorkSeen *seen);
+extern void hloom_work_put_aside(const HloomWorkSeen *seen);
 extern void hloom_work_note_shortage(bool shortage);
 
 /* For a worker. */

@@ -23,6 +23,7 @@ hloom_work_clear(HloomWork *work)
 	work->state = HLOOM_WORK_NONE;
 	work->pid = 0;
 	work->since = work->retry_at = 0;
+	work->left = DT_NOEND;
 	work->failures = 0;
 	pg_atomic_write_u64(&work->due, NEVER);
 	pg_atomic_write_u64(&work->end, NEVER);
@@ -60,6 +61,7 @@ copy_place(HloomWorkSeen *seen, int place)
 	seen->retry_at = work->retry_at;
 	seen->due = (TimestampTz) pg_atomic_read_u64(&work->due);
 	seen->next = Min(seen->due, (TimestampTz) pg_atomic_read_u64(&work->end));
+	seen->next = Min(seen->next, work->left);
 	seen->wake_at = (TimestampTz) pg_atomic_read_u64(&work->wake_at);
 	seen->turns = pg_atomic_read_u64(&work->turns);
 }
@@ -126,6 +128,22 @@ hloom_work_not_started(const HloomWorkSeen *seen, TimestampTz retry_at)
 		work->since = GetCurrentTimestamp();
 		work->retry_at = retry_at;
 	}
+	LWLockRelease(hloom_work_table->lock);
+}
+
+/*
+ * Something is due in a database, and no client is there.  The next call of one tells the launcher,
+ * even if what it asks for is due later.
+ */
+void
+hloom_work_put_aside(const HloomWorkSeen *seen)
+{
+	HloomWork  *work = lock_seen(seen);
+
+	if (work == NULL)
+		return;
+	work->left = Min(work->left, (TimestampTz) pg_atomic_exchange_u64(&work->due, NEVER));
+	work->left = Min(work->left, (TimestampTz) pg_atomic_exchange_u64(&work->end, NEVER));
 	LWLockRelease(hloom_work_table->lock);
 }
 

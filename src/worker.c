@@ -19,17 +19,21 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -259,7 +263,6 @@ lose_all(Turn *turn)
 {
 	int			count;
 
-	next_bucket = 0;
 	do
 	{
 		count = hloom_tracked_list(id_room, SWEEP_AT_ONCE);
@@ -398,6 +401,25 @@ take_turns(void)
 	}
 }
 
+/*
+ * Counts as the database owner's process: DROP DATABASE ... WITH (FORCE) ends it for whoever may
+ * end that role's.
+ */
+static void
+belong_to_owner(void)
+{
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	if (HeapTupleIsValid(tuple))
+	{
+		MyProc->roleId = ((Form_pg_database) GETSTRUCT(tuple))->datdba;
+		ReleaseSysCache(tuple);
+	}
+	CommitTransactionCommand();
+}
+
 static void
 worker_ends(int code, Datum arg)
 {
@@ -421,6 +443,7 @@ hloom_worker_main(Datum arg)
 		return;
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, BGWORKER_BYPASS_ALLOWCONN);
 	pgstat_report_activity(STATE_IDLE, NULL);
+	belong_to_owner();
 
 	step_context = AllocSetContextCreate(TopMemoryContext, "hloom_lock step",
 										 ALLOCSET_DEFAULT_SIZES);

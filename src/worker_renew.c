@@ -17,6 +17,7 @@
 #include "contain.h"
 #include "durable.h"
 #include "lease_grant.h"
+#include "work.h"
 #include "worker_renew.h"
 #include "worker_report.h"
 
@@ -52,6 +53,15 @@ warn_one(void *arg)
 		hloom_report_threshold(&renewing->name, renewing->due->lease, renewing->due->end);
 }
 
+static void
+end_one(void *arg)
+{
+	Renewing   *renewing = (Renewing *) arg;
+
+	hloom_grant_end(renewing->rel, &renewing->due->id, renewing->due->end);
+	hloom_work_note_end(renewing->due->end);
+}
+
 /*
  * Does it, and survives what it raises but for a cancel.
  */
@@ -76,9 +86,9 @@ static void
 do_due(Renewing *renewing)
 {
 	renewing->reply = HLOOM_NO;
-	if (renewing->due->warns)
+	if (renewing->due->kind != HLOOM_DUE_RENEWAL)
 	{
-		do_contained(warn_one, renewing);
+		do_contained(renewing->due->kind == HLOOM_DUE_WARNING ? warn_one : end_one, renewing);
 		return;
 	}
 	do_contained(renew_one, renewing);
@@ -134,7 +144,7 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 		else
 		{
 			hloom_tracked_due_failed(&due[i]);
-			failed += !due[i].warns;
+			failed += due[i].kind == HLOOM_DUE_RENEWAL;
 		}
 	}
 	if (failed > 0)

@@ -3,8 +3,8 @@
  *	  What a worker tells of leases: lines of the server log, and notifications.
  *
  * A line begins with the name of its event, and its DETAIL is JSON with the event's number.  The
- * notification of losses is a JSON array on channel hloom_lost, as many to a message as fit, each in
- * a transaction of its own that holds nothing else: what goes wrong with it is logged and delays
+ * notification of losses is a JSON array on channel hloom_lost, as many to a message as fit, each
+ * in a transaction of its own that holds nothing else: what goes wrong with it is logged and delays
  * nobody.  Anybody may listen, so the key is left out where the namespace is for members of a role.
  *
  * Owner tokens are not known here.
@@ -37,8 +37,8 @@
 #define COMPLAIN_EVERY (60 * USECS_PER_SEC)
 
 /*
- * A commit that notifies waits for every other one, also for one that waits for a standby.  Renewals
- * come after this one's wait, so it is short, and after one in vain nothing is sent for a while.
+ * A commit that notifies waits for every other one, also for one that waits for a standby.
+ * Renewals come after this wait, so it is short, and after one in vain nothing is sent for a while.
  */
 #define LONGEST_WAIT "500ms"
 #define SILENCE (10 * USECS_PER_SEC)

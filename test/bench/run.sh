@@ -284,7 +284,7 @@ lost() {
 
 # Leases renewed by the worker while both cores are busy with SELECT 1, which writes no WAL.
 part_renew() {
-	local before after count lsn load status began cpu
+	local before after count took load status began cpu
 	note "renewing $renewed leases for $renew_seconds s"
 	coproc HOLDER { psql -XqAt -d small 2>&1; }
 	echo "SELECT count(*) FROM generate_series(1, $renewed) AS g, LATERAL hloom_try_acquire('renew',
@@ -302,16 +302,17 @@ part_renew() {
 	cpu=$(cpu_ms "$(worker)")
 	sleep $((renew_seconds - 15))
 	after=$(wal_stat)
-	lsn=$(($(date +%s%N) - began))
+	took=$(($(date +%s%N) - began))
 	cpu=$(awk "BEGIN { print $(cpu_ms "$(worker)") - $cpu }")
 	status=$(sql -d small -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'renew'")
 	heading "$renewed leases of 30 s, renewed for $renew_seconds s" "" "" ""
 	verdict "leases lost" "$(($(lost renew) + renewed - status))" "==" 0
-	verdict "renewals per second" "$(awk "BEGIN { print (${after%|*} - ${before%|*}) / ($lsn / 1e9) }")" \
-		"<=" 1400
+	verdict "renewals per second" \
+		"$(awk "BEGIN { print (${after%|*} - ${before%|*}) / ($took / 1e9) }")" "<=" 1400
 	verdict "WAL bytes per renewal" "$(awk "BEGIN { print (${after#*|} - ${before#*|}) /
 		(${after%|*} - ${before%|*}) }")" "<=" 200
-	printf '  %-48s %12.2f\n' "worker, % of a core" "$(awk "BEGIN { print $cpu / ($lsn / 1e6) * 100 }")"
+	printf '  %-48s %12.2f\n' "worker, % of a core" \
+		"$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")"
 	echo '\q' >&"${HOLDER[1]}"
 	wait "$load" "$HOLDER_PID" || true
 }
@@ -320,7 +321,8 @@ part_renew() {
 part_reap() {
 	local wal began took
 	note "reaping $reaped leases"
-	sql -d postgres -c "ALTER SYSTEM SET hloom_lock.reap_interval = '1 h'" -c "SELECT pg_reload_conf()" >/dev/null
+	sql -d postgres -c "ALTER SYSTEM SET hloom_lock.reap_interval = '1 h'" \
+		-c "SELECT pg_reload_conf()" >/dev/null
 	PGOPTIONS="-c synchronous_commit=off" limit=600 sql -d small >/dev/null -c "SELECT count(*)
 		FROM generate_series(1, $reaped) AS g, hloom_try_acquire('reap', 'k' || g, lease => '1 s')"
 	sleep 2
@@ -330,12 +332,13 @@ part_reap() {
 	limit=600 sql -d small -c "SELECT hloom_reap()" >/dev/null
 	took=$(($(date +%s%N) - began))
 	[[ $(lost reap) -eq $reaped ]] || fail "$(lost reap) of $reaped are counted as lost"
-	wal=$(awk "BEGIN { print ($(sql -d postgres -c "SELECT wal_bytes FROM pg_stat_wal") - ${wal#*|}) / $reaped }")
+	wal=$(sql -d postgres -c "SELECT round((wal_bytes - ${wal#*|}) / $reaped, 2) FROM pg_stat_wal")
 	heading "$reaped leases that have ended" "" "" ""
 	printf '  %-48s %12.2f\n' "hloom_reap(), with the worker reporting, s" \
 		"$(awk "BEGIN { print $took / 1e9 }")"
 	printf '  %-48s %12.2f\n' "WAL bytes per lease" "$wal"
-	sql -d postgres -c "ALTER SYSTEM RESET hloom_lock.reap_interval" -c "SELECT pg_reload_conf()" >/dev/null
+	sql -d postgres -c "ALTER SYSTEM RESET hloom_lock.reap_interval" \
+		-c "SELECT pg_reload_conf()" >/dev/null
 }
 
 # What the worker costs while a client is connected and a lease is held, and nothing happens.

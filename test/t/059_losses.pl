@@ -29,7 +29,8 @@ BEGIN
 	FOR i IN 1 .. rounds LOOP
 		lock_key := repeat('k', (random() * 300)::int) || (random() * 3000)::int;
 		followed := (ARRAY['lease', 'session'])[1 + (random() * 0.7)::int];
-		SELECT owner INTO me FROM hloom_try_acquire('losses', lock_key, '10 min', scope => followed);
+		SELECT owner INTO me
+			FROM hloom_try_acquire('losses', lock_key, '10 min', scope => followed);
 		CONTINUE WHEN me IS NULL;
 		granted := granted + 1;
 		CASE (random() * 3)::int
@@ -75,7 +76,8 @@ wait_for_sql($node, 'SELECT count(*) = 0 FROM hloom_leases');
 ask($others[0], 'SELECT hloom_reap()') for 1 .. 2;
 my $lost = q{SELECT sum(value)::int8 FROM hloom_metrics
 	WHERE namespace = 'losses' AND name = 'hostloom_lock_lost'};
-my ($granted, $released) = split /\|/, ask($others[0], 'SELECT sum(granted), sum(released) FROM tally');
+my ($granted, $released) =
+  split /\|/, ask($others[0], 'SELECT sum(granted), sum(released) FROM tally');
 note("$granted leases, $released of them given back");
 cmp_ok($released, '>', 0, 'some were given back');
 is(ask($others[0], $lost), $granted - $released, 'all others are lost, and counted once');

@@ -137,8 +137,8 @@ is(counted($node, 'force'), 1, 'and counted');
 
 $node->safe_psql('postgres', q{CREATE ROLE few; SELECT hloom_configure('secret', role => 'few')});
 
-# Without the key two losses can say the same, as those of the first leases of two buckets of a table
-# that was just written anew, and so can whole messages, each of which counts.
+# Without the key two losses can say the same, as those of the first leases of two buckets of a
+# table that was just written anew, and so can whole messages, each of which counts.
 my $SECRETS = 250;
 $node->safe_psql('postgres', <<"SQL");
 SELECT count(*) FROM generate_series(1, 15000) AS i, hloom_try_acquire('fill', 'k' || i);
@@ -148,7 +148,8 @@ SELECT count(*) FROM fill WHERE hloom_release('fill', key, owner);
 CREATE TABLE grants (h hloom_handle, fence bigint);
 DO \$\$ BEGIN
 	FOR i IN 1 .. 100000 LOOP
-		INSERT INTO grants SELECT h, h.fence FROM hloom_try_acquire('secret', 'secret-key-' || i) AS h;
+		INSERT INTO grants SELECT h, h.fence
+			FROM hloom_try_acquire('secret', 'secret-key-' || i) AS h;
 		IF i % 100 = 0 THEN
 			EXIT WHEN (SELECT count(*) FROM grants WHERE fence = (SELECT min(fence) FROM grants))
 				>= $SECRETS;
@@ -215,7 +216,8 @@ is(scalar(heard($listener, 'silent')), 0, 'and never told');
 my $MANY = rounds(500);
 my $fences = $node->safe_psql(
 	'postgres', "SELECT string_agg(fence::text, ' ' ORDER BY i) FROM generate_series(1, $MANY) AS i,
-	hloom_try_acquire('many', lpad(i::text, 512, '\"')) AS h WHERE hloom_extend(h, '1 ms') IS NOT NULL");
+	hloom_try_acquire('many', lpad(i::text, 512, '\"')) AS h
+	WHERE hloom_extend(h, '1 ms') IS NOT NULL");
 wait_for_logged($log, 'many', $MANY);
 settle($log, $listener);
 @heard = heard($listener, 'many');
@@ -242,11 +244,12 @@ sub wait_elsewhere
 
 my $is_here = q{FROM pg_stat_activity WHERE datname = 'postgres'};
 ask($holder, take('deserted', 'client', "lease => '4 s', owner => '$me'"));
+$end = ask($holder, q{SELECT expires_at FROM hloom_leases WHERE namespace = 'deserted'});
 $_->quit for $holder, $listener->{session};
 wait_elsewhere("SELECT count(*) = 0 $is_here");
 is(scalar(logged($log, 'deserted')), 0, 'the worker has left, and the lease has not ended');
-# That long it cannot be alive, and nobody asks in its database.
-wait_elsewhere(q{SELECT pg_sleep(4.5) IS NOT NULL});
+# It ends while nobody asks in its database.
+wait_elsewhere("SELECT now() > timestamptz '$end' + interval '500 ms'");
 is(scalar(logged($log, 'deserted')), 0, 'nobody is connected: no report');
 is($node->safe_psql('template1', "SELECT count(*) $is_here"), 0, 'and no worker');
 
@@ -262,14 +265,15 @@ is(names_of(wait_for_heard($listener, 'deserted', 1)) =~ /^client:\d+:expired$/,
 
 # ---- the server is down ------------------------------------------------------------------------
 
-listener_asks($listener, take('down', 'k' . $_, "lease => '2 s', owner => '$me'")) for 1 .. 3;
+listener_asks($listener, take('down', "k$_", "lease => '2 s', owner => '$me'")) for 1 .. 3;
+$end = $node->safe_psql('postgres', 'SELECT max(expires_at) FROM hloom_leases');
 $listener->{session}->quit;
 # From now on the table is not searched unless somebody asks, but once by each worker.
 $node->append_conf('postgresql.conf', settings('hloom_lock.reap_interval' => '1h'));
 $node->stop;
 is(scalar(logged($log, 'down')), 0, 'the server is down, and the leases have not ended');
 $node->start;
-wait_elsewhere(q{SELECT pg_sleep(2.5) IS NOT NULL});
+wait_elsewhere("SELECT now() > timestamptz '$end'");
 $listener = listener($node);
 is(counted($node, 'down'), 0, 'nothing was done in the database: no report');
 listener_asks($listener, take('down', 'first', "owner => '$me'"));
@@ -302,7 +306,8 @@ is(names_of($heard[1]), "left:$fences[1]:expired", 'told');
 settle($log, $listener);
 is(scalar(heard($listener, 'over')), 2, 'each once');
 is(names_of(logged($log, 'over')), names_of(@heard), 'and logged');
-is(ask($holder, "SELECT hloom_release('over', 'taken', '$you')"), 't', 'whose it is now is unharmed');
+is(ask($holder, "SELECT hloom_release('over', 'taken', '$you')"),
+	't', 'whose it is now is unharmed');
 
 # A shorter interval counts from now on.
 lose($node, 'interval', q{'k'});

@@ -48,8 +48,8 @@ settle($log);
 my $before = memory();
 my $MANY = rounds(20000);
 is( ask($holder,
-		"SELECT count(*) FROM generate_series(1, $MANY) AS i, hloom_try_acquire('many', 'k' || i, '1 s')"
-	),
+		"SELECT count(*) FROM generate_series(1, $MANY) AS i,"
+		  . q{ hloom_try_acquire('many', 'k' || i, '1 s')}),
 	$MANY,
 	'many leases');
 wait_until('all are counted', sub { counted($node, 'many') >= $MANY });

@@ -52,7 +52,7 @@ sub logged
 	my ($follower, $namespace) = @_;
 	my $log = slurp_file($follower->{node}->logfile, $follower->{from});
 	my @losses;
-	while ($log =~ /^.*?WARNING:  (LockLeaseLost: the lease .*)\n(?:\t.*\n)*.*?DETAIL:  (\{.*\})$/mg)
+	while ($log =~ /WARNING:  (LockLeaseLost: the lease .*)\n.*?DETAIL:  (\{.*\})$/mg)
 	{
 		my ($message, $detail) = ($1, $2);
 		push @losses, { message => $message, %{ $json->decode($detail) } };
@@ -116,8 +116,8 @@ sub wait_for_logged
 	return @losses;
 }
 
-# lose($node, $namespace, $key [, $count]): takes leases that end at once; $key is an expression that
-# may use i, which is 1 to $count
+# lose($node, $namespace, $key [, $count]): takes leases that end at once; $key is an expression, in
+# which i is 1 to $count
 sub lose
 {
 	my ($node, $namespace, $key, $count) = @_;
