@@ -116,7 +116,12 @@ make_durable(const Renewing *renewing, int count, XLogRecPtr saved)
 			deadline = Min(deadline, renewing[i].due->end);
 		}
 	if (XLogRecPtrIsInvalid(lsn))
+	{
+		/* A row was ended at most, which need not be durable. */
+		if (hloom_durable_begin() != saved)
+			hloom_durable_forget(saved, now);
 		return true;
+	}
 	HOLD_INTERRUPTS();
 	durable = hloom_durable_wait(lsn, saved, now, deadline);
 	RESUME_INTERRUPTS();

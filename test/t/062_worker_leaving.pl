@@ -1,6 +1,6 @@
 # Clients come back around the moment when the worker leaves, because there was none for a while:
-# whether they meet the old worker or bring another, their leases are renewed, and at no time does a
-# database have two workers.
+# whether they meet the old worker or bring another, their leases are renewed, those that they leave
+# to end are counted and reported, each once, and at no time does a database have two workers.
 use strict;
 use warnings;
 
@@ -29,13 +29,15 @@ my $client = <<"EOS";
 $health;
 SELECT count(*) FROM hloom_try_acquire('leaving', 'k', '3 s', scope => 'session',
 	auto_extend => true);
+SELECT count(*) FROM hloom_try_acquire('ended', 'k' || pg_backend_pid(), '2 s');
 DO \$\$
 DECLARE
-	first timestamptz := (SELECT expires_at FROM hloom_leases);
+	first timestamptz := (SELECT expires_at FROM hloom_leases
+		WHERE namespace = 'leaving');
 	now timestamptz;
 BEGIN
 	LOOP
-		now := (SELECT expires_at FROM hloom_leases);
+		now := (SELECT expires_at FROM hloom_leases WHERE namespace = 'leaving');
 		EXIT WHEN now > first;
 		IF now IS NULL OR clock_timestamp() > first THEN
 			RAISE 'the lease was not renewed: %', (SELECT worker FROM hloom_health());
@@ -107,8 +109,8 @@ while ($ended < $rounds && time < $give_up)
 			$state->{run}->{handle}->pump_nb;
 			next if $state->{run}->{handle}->pumpable;
 			my ($out, $err, $rc) = finish_sql(delete $state->{run});
-			my ($before, $count, $after) = split /\n/, $out;
-			push @problems, "$database: $out $err" if $rc != 0 || $count ne '1';
+			my ($before, $count, $other, $after) = split /\n/, $out;
+			push @problems, "$database: $out $err" if $rc != 0 || "$count$other" ne '11';
 			my $process = process_of($after || '');
 			if ($state->{process} ne '' && $process eq $state->{process})
 			{
@@ -156,6 +158,30 @@ for my $database (@databases)
 	look();
 }
 is(join(', ', @two_workers), '', 'and no database had two workers');
+
+# Whoever comes brings the worker, also without a lease.
+my $taken = $rounds + @databases;
+my @stay = map { session($node, 'stays', $_) } @databases;
+
+sub lost
+{
+	my $lost = 0;
+	$lost += ask(
+		$_, q{SELECT coalesce(sum(value), 0)::int FROM hloom_metrics
+			WHERE namespace = 'ended' AND name = 'hostloom_lock_lost'}) for @stay;
+	return $lost;
+}
+
+# logged(): lines of the log that tell of these losses
+sub logged
+{
+	return scalar(() = slurp_file($node->logfile) =~ /"id": 3102, "namespace": "ended"/g);
+}
+wait_until('all leases that ended are counted', sub { return lost() >= $taken });
+wait_until('and reported', sub { return logged() >= $taken });
+is(lost(), $taken, 'each lease that ended is counted once');
+is(logged(), $taken, 'and reported once');
+$_->quit for @stay;
 is(scalar(error_lines($node)), 0, 'no error in the log');
 
 $looker->quit;

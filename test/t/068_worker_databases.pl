@@ -256,17 +256,23 @@ for my $round (1 .. rounds(3))
 	}
 }
 
-# FORCE is not for an owner who may not end the worker; ending what he may is enough.
+# An owner who is no superuser.
+$node->safe_psql('postgres', 'CREATE ROLE proprietor LOGIN CREATEDB IN ROLE pg_read_all_stats');
+for my $force ('', ' WITH (FORCE)')
 {
-	$node->safe_psql('postgres', 'CREATE ROLE proprietor CREATEDB IN ROLE pg_read_all_stats');
 	create_locks('owned');
 	$node->safe_psql('postgres', 'ALTER DATABASE owned OWNER TO proprietor');
+	local $ENV{PGUSER} = 'proprietor';
 	my $session = session($node, 'owned', 'owned');
-	ask($session, 'SET SESSION AUTHORIZATION proprietor');
+	delete local $ENV{PGUSER};
 	keeps($session, 'owned', '1 s');
 	ask($session, "SELECT await('$HAS_WORKER')");
-	$session->quit;
-	all_work('SET ROLE proprietor; DROP DATABASE owned');
+	push @forced, oid_of('owned') if $force ne '';
+	$session->quit if $force eq '';
+	all_work("SET ROLE proprietor; DROP DATABASE owned$force");
+	next if $force eq '';
+	$session->{run}->signal('KILL');
+	$session->{run}->finish;
 }
 
 # ---- databases that are closed -------------------------------------------------------------------

@@ -139,6 +139,11 @@ sub set_standbys
 		'LL010', 'no standby: the holder loses its lease');
 	is( $node->safe_psql('postgres', "SELECT clock_timestamp() >= '$lost_end'"),
 		't', 'no standby: at its end');
+
+	# Their rows were written for longer, which no standby has confirmed.
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM hloom_leases WHERE key IN ('lost', 'observed')});
+	is($node->safe_psql('postgres', "SELECT clock_timestamp() < '$lost_end'::timestamptz + '2.9 s'"),
+		't', 'no standby: nor are they held by what was written but is not durable');
 	wait_for_line($node, 'LockExtendFailed: could not renew 2 leases: no standby has confirmed it',
 		$from);
 
@@ -154,6 +159,8 @@ sub set_standbys
 	is( $node->safe_psql('postgres', "SELECT count(*) FROM hloom_try_acquire('kept', '$_')"),
 		'1', "the standby is not needed any more: $_ is free")
 	  for 'lost', 'observed';
+	wait_for_sql($node,
+		q{SELECT value = 2 FROM hloom_metrics WHERE name = 'hostloom_lock_lost' AND namespace = 'kept'});
 	my @lines = lines_about($node, 'hloom_lock (?:worker|launcher) .*(?:LOG|WARNING|ERROR)', $from);
 	cmp_ok(scalar(@lines), '<', 30, 'no standby: lines in the log');
 	$_->quit for $kept, $lost, $observer;
