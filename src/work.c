@@ -9,7 +9,8 @@
  * States of a place.  None: the launcher starts a worker when there is something to do and a
  * client is connected.  Starting: the launcher has asked the postmaster; one that never comes is
  * asked for again.  Running: the worker has attached.  It leaves by itself (worker.c), or its exit
- * callback detaches it, and tells the launcher in both cases.
+ * callback detaches it, and tells the launcher in both cases.  What is still to be done is put
+ * aside when it leaves, so that the next call brings another.
  *
  * Locking.  One LWLock guards which database a place is for, and its state.  It is taken after
  * any other lock of ours, and under it nothing is waited for.  due, end and wake_at are atomics:
@@ -262,6 +263,7 @@ hloom_work_leave(void)
 	{
 		work->failures = 0;
 		become_none(work);
+		hloom_work_set_aside(work);
 	}
 	LWLockRelease(hloom_work_table->lock);
 	if (leaves)

@@ -32,7 +32,7 @@ typedef struct HloomWork
 	TimestampTz since;			/* of the state */
 	int			failures;		/* workers that ended soon with an error, in a row */
 	TimestampTz retry_at;		/* no worker is started before */
-	TimestampTz left;			/* due while there was no client; DT_NOEND: nothing */
+	TimestampTz left;			/* put aside without a worker; DT_NOEND: nothing */
 
 	/* Without the lock. */
 	pg_atomic_uint64 due;		/* TimestampTz of the next renewal, warning or clean-up */

@@ -32,6 +32,20 @@ hloom_work_clear(HloomWork *work)
 	pg_atomic_write_u64(&work->turns, 0);
 }
 
+/*
+ * There is no worker: what is to be done is put aside, so that the next call in this database tells
+ * the launcher, even if what it asks for is due later.  The lock is held.
+ */
+void
+hloom_work_set_aside(HloomWork *work)
+{
+	TimestampTz due = (TimestampTz) pg_atomic_exchange_u64(&work->due, NEVER);
+	TimestampTz end = (TimestampTz) pg_atomic_exchange_u64(&work->end, NEVER);
+
+	work->left = Min(work->left, due);
+	work->left = Min(work->left, end);
+}
+
 static void
 launcher_ends(int code, Datum arg)
 {
@@ -132,8 +146,7 @@ hloom_work_not_started(const HloomWorkSeen *seen, TimestampTz retry_at)
 }
 
 /*
- * Something is due in a database, and no client is there.  The next call of one tells the launcher,
- * even if what it asks for is due later.
+ * Something is due in a database, and no client is there: puts it aside.
  */
 void
 hloom_work_put_aside(const HloomWorkSeen *seen)
@@ -142,8 +155,7 @@ hloom_work_put_aside(const HloomWorkSeen *seen)
 
 	if (work == NULL)
 		return;
-	work->left = Min(work->left, (TimestampTz) pg_atomic_exchange_u64(&work->due, NEVER));
-	work->left = Min(work->left, (TimestampTz) pg_atomic_exchange_u64(&work->end, NEVER));
+	hloom_work_set_aside(work);
 	LWLockRelease(hloom_work_table->lock);
 }
 

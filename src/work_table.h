@@ -23,6 +23,7 @@ typedef struct HloomWorkTable
 extern HloomWorkTable *hloom_work_table;
 
 extern void hloom_work_clear(HloomWork *work);
+extern void hloom_work_set_aside(HloomWork *work);
 
 static inline uint32
 hloom_work_own_number(void)

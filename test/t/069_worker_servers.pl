@@ -142,8 +142,10 @@ sub set_standbys
 
 	# Their rows were written for longer, which no standby has confirmed.
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM hloom_leases WHERE key IN ('lost', 'observed')});
-	is($node->safe_psql('postgres', "SELECT clock_timestamp() < '$lost_end'::timestamptz + '2.9 s'"),
-		't', 'no standby: nor are they held by what was written but is not durable');
+	is( $node->safe_psql(
+			'postgres', "SELECT clock_timestamp() < '$lost_end'::timestamptz + '2.9 s'"),
+		't',
+		'no standby: nor are they held by what was written but is not durable');
 	wait_for_line($node, 'LockExtendFailed: could not renew 2 leases: no standby has confirmed it',
 		$from);
 
@@ -160,7 +162,8 @@ sub set_standbys
 		'1', "the standby is not needed any more: $_ is free")
 	  for 'lost', 'observed';
 	wait_for_sql($node,
-		q{SELECT value = 2 FROM hloom_metrics WHERE name = 'hostloom_lock_lost' AND namespace = 'kept'});
+		q{SELECT value = 2 FROM hloom_metrics
+			WHERE name = 'hostloom_lock_lost' AND namespace = 'kept'});
 	my @lines = lines_about($node, 'hloom_lock (?:worker|launcher) .*(?:LOG|WARNING|ERROR)', $from);
 	cmp_ok(scalar(@lines), '<', 30, 'no standby: lines in the log');
 	$_->quit for $kept, $lost, $observer;
