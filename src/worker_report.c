@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "commands/async.h"
 #include "lib/stringinfo.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
@@ -238,9 +239,13 @@ hloom_report_losses(List **notices)
  * without keys there are equal ones that tell of different leases.
  */
 static void
-send_one(StringInfo notice)
+send_one(StringInfo notice, bool make_room)
 {
 	StartTransactionCommand();
+
+	/* Core makes room in its queue after a NOTIFY, but when it is full none succeeds. */
+	if (make_room)
+		(void) DirectFunctionCall1(pg_notification_queue_usage, (Datum) 0);
 
 	/* Nobody waits for it, so it waits for no disk and no standby. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
@@ -261,6 +266,7 @@ hloom_report_send(List *notices)
 {
 	static TimestampTz complained_at = 0;
 	static TimestampTz silent_until = 0;
+	static bool failed = false;
 	MemoryContext context = CurrentMemoryContext;
 	ListCell   *cell;
 
@@ -269,7 +275,10 @@ hloom_report_send(List *notices)
 	PG_TRY();
 	{
 		foreach(cell, notices)
-			send_one((StringInfo) lfirst(cell));
+		{
+			send_one((StringInfo) lfirst(cell), failed);
+			failed = false;
+		}
 	}
 	PG_CATCH();
 	{
@@ -280,6 +289,7 @@ hloom_report_send(List *notices)
 		error = CopyErrorData();
 		AbortCurrentTransaction();
 		FlushErrorState();
+		failed = true;
 		if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 			silent_until = now + SILENCE;
 		if (now - complained_at >= COMPLAIN_EVERY)
