@@ -56,7 +56,6 @@
 #define SWEEP_AT_ONCE 1024
 #define SWEEP_AGAIN USECS_PER_SEC
 
-
 /* A pass that has met so much damage ends. */
 #define MOST_DAMAGE 8
 

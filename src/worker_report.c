@@ -12,9 +12,12 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "utils/fmgrprotos.h"
+#include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
@@ -57,7 +60,10 @@ begin_detail(StringInfo buf, const char *event, int id, const char *ns, const ch
 static void
 add_time(StringInfo buf, const char *name, TimestampTz at)
 {
-	appendStringInfo(buf, ", \"%s\": \"%s\"", name, timestamptz_to_str(at));
+	char text[	MAXDATELEN + 1];
+
+	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, NULL);
+	appendStringInfo(buf, ", \"%s\": \"%s\"", name, text);
 }
 
 /*
