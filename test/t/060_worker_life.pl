@@ -150,4 +150,15 @@ is(wait_for_worker($node), $pid, 'the worker is there all the time');
 
 $client->quit;
 $node->stop;
+
+# pg_upgrade starts a server like this: nothing works in its background.
+{
+	my @pg_ctl = ($node->installed_command('pg_ctl'), '-w', '-D', $node->data_dir);
+	PostgreSQL::Test::Utils::system_or_bail(@pg_ctl, '-l', $node->logfile, '-o', '-b', 'start');
+	is( $node->safe_psql('postgres',
+			q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ '^hloom_lock'}),
+		'0',
+		'under pg_upgrade there is no launcher');
+	PostgreSQL::Test::Utils::system_or_bail(@pg_ctl, '-m', 'fast', 'stop');
+}
 done_testing();
