@@ -309,8 +309,9 @@ part_renew() {
 	verdict "leases lost" "$(($(lost renew) + renewed - status))" "==" 0
 	verdict "renewals per second" \
 		"$(awk "BEGIN { print (${after%|*} - ${before%|*}) / ($took / 1e9) }")" "<=" 1400
-	verdict "WAL bytes per renewal" "$(awk "BEGIN { print (${after#*|} - ${before#*|}) /
-		(${after%|*} - ${before%|*}) }")" "<=" 200
+	count=$((${after%|*} - ${before%|*}))
+	verdict "WAL bytes per renewal" \
+		"$(awk "BEGIN { print (${after#*|} - ${before#*|}) / $count }")" "<=" 200
 	printf '  %-48s %12.2f\n' "worker, % of a core" \
 		"$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")"
 	echo '\q' >&"${HOLDER[1]}"
