@@ -346,6 +346,7 @@ part_reap() {
 part_idle() {
 	local pid before after cpu began took
 	note "idle worker"
+	sql -d postgres -c "ALTER SYSTEM SET autovacuum = off" -c "SELECT pg_reload_conf()" >/dev/null
 	coproc HOLDER { psql -XqAt -d small 2>&1; }
 	echo "SELECT count(*) FROM hloom_try_acquire('idle', 'k', lease => '1 h');" >&"${HOLDER[1]}"
 	read -r -t 60 _ <&"${HOLDER[0]}"
@@ -363,6 +364,7 @@ part_idle() {
 	heading "idle worker, 60 s" "" "" ""
 	verdict "% of a core" "$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")" "<" 0.1
 	verdict "WAL bytes" "$after" "==" 0
+	sql -d postgres -c "ALTER SYSTEM RESET autovacuum" -c "SELECT pg_reload_conf()" >/dev/null
 	echo '\q' >&"${HOLDER[1]}"
 	wait "$HOLDER_PID" || true
 }
