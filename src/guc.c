@@ -64,8 +64,8 @@ int			hloom_max_lease = 5 * 60 * 1000;
 int			hloom_max_tracked_leases = 10000;
 
 /*
- * Whether a lost lease is told on channel hloom_lost.  Off where nobody listens: each batch of
- * losses costs a transaction.
+ * Whether a lost lease is told on channel hloom_lost.  Off where nobody listens: each message
+ * costs a transaction.
  */
 bool		hloom_notify_lost = true;
 

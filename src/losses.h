@@ -8,7 +8,7 @@
 #include "datatype/timestamp.h"
 #include "hloom.h"
 
-/* Expired rows are looked for so often, in microseconds. */
+/* So much later what nobody waits for is looked at, in microseconds. */
 #define HLOOM_REAP_INTERVAL USECS_PER_SEC
 
 /* Bytes of shared memory for what is not reported yet, of all databases. */
