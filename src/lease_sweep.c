@@ -61,7 +61,10 @@ hloom_sweep(const HloomTrackedId *ids, int count)
 	if (rel == NULL)
 		return 0;
 	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		remove_one(rel, &ids[i]);
+	}
 	hloom_table_close(rel, RowExclusiveLock);
 	return count;
 }

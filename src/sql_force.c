@@ -71,7 +71,8 @@ hloom_sql_force_release(PG_FUNCTION_ARGS)
 	if (!provider->exact)
 		hloom_stats_add(call.name.ns, call.name.ns_len, HLOOM_STAT_LOST, 1);
 	ereport(LOG,
-			(errmsg("LockLeaseLost: the lease was taken away by role \"%s\": %s",
+			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),
+			 errmsg("role \"%s\" took a lease away: %s",
 					role, text_to_cstring(PG_GETARG_TEXT_PP(2))),
 			 errdetail_internal("%s", hloom_error_detail(&course))));
 	PG_RETURN_BOOL(true);

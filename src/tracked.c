@@ -15,10 +15,9 @@
  * Locking.  All fields of an entry, and which entries there are, are guarded by the LWLock of the
  * partition; changed under it exclusively, read under it shared.  So is the list of the partition's
  * entries in hloom_shared.  One is held at a time.  It may be taken while a bucket of the lease
- * table is locked, never the other way around.  An entry gets and loses
- * its row, and begins to be committing, under the lock of the row's bucket, which is held by
- * whoever judges the row: so those who judge see it before or after.  A row can be given back
- * without that lock, at any moment.
+ * table is locked, never the other way around.  An entry gets and loses its row, and begins to be
+ * committing, under the lock of the row's bucket, which is held by whoever judges the row: so those
+ * who judge see it before or after.  A row can be given back without that lock, at any moment.
  *
  * marked of a partition (shmem.h) counts its entries that are given back or committing: changed
  * with the lock, read without; whoever reads 0 has looked before the mark was made.  "watched" is

@@ -67,18 +67,17 @@ take_due(HloomTracked *entry, TimestampTz now, HloomTrackedDue *found)
 	if (Min(entry->renew_at, entry->warn_at) > now)
 		return false;
 	found->kind = entry->renew_at > now ? HLOOM_DUE_WARNING : HLOOM_DUE_RENEWAL;
-	found->due = Min(entry->renew_at, entry->warn_at);
-	if (found->kind == HLOOM_DUE_RENEWAL)
-		found->due = entry->renew_at;
-	else
+	found->due = found->kind == HLOOM_DUE_WARNING ? entry->warn_at : entry->renew_at;
+	if (found->kind == HLOOM_DUE_WARNING)
 		entry->warn_at = DT_NOEND;
 	return true;
 }
 
 /*
  * Finds what is due of this database's leases now, at most so many.  *next becomes when the others
- * are due at the latest, or DT_NOEND.  Returns how many were found.  A warning or an end is not
- * found again, unless hloom_tracked_due_failed() says so; a renewal is, until it is done.
+ * are due at the latest, or DT_NOEND.  Returns how many were found.  A renewal is found again until
+ * it is done, a warning when hloom_tracked_due_failed() says so, an end never: the row of one that
+ * cannot be written lasts to its own end.
  */
 int
 hloom_tracked_due(HloomTrackedDue *found, int room, TimestampTz now, TimestampTz *next)

@@ -246,6 +246,7 @@ report(Turn *turn)
 	{
 		List	   *notices = NIL;
 
+		CHECK_FOR_INTERRUPTS();
 		begin();
 		more = hloom_report_losses(&notices);
 		commit();
@@ -264,6 +265,7 @@ lose_all(Turn *turn)
 
 	do
 	{
+		CHECK_FOR_INTERRUPTS();
 		count = hloom_tracked_list(id_room, SWEEP_AT_ONCE);
 		begin();
 		if (OidIsValid(hloom_table_oid()))

@@ -142,6 +142,8 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 
 	for (int i = 0; i < count; i++)
 	{
+		/* What was written by then is renewed once more. */
+		CHECK_FOR_INTERRUPTS();
 		renewing[i].rel = rel;
 		renewing[i].due = &due[i];
 		if (rel != NULL)
