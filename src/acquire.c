@@ -2,8 +2,8 @@
  * acquire.c
  *	  The composed lock: attempts until granted, given up or failed.
  *
- * Adds to the attempt loop (attempts.c) what PostgreSQL knows: a wait that ends with cancel,
- * timeouts, termination and the client's connection, lock_timeout, re-entrancy, and the counters.
+ * Adds to the attempt loop (attempts.c) the waiting (waiting.c, waitlist.c), lock_timeout,
+ * re-entrancy, and the counters.
  * Nothing is held when an acquisition ends otherwise than granted.  Knows the provider contract
  * and no SQL.
  */
@@ -11,11 +11,7 @@
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
-#include "storage/latch.h"
 #include "storage/proc.h"
-#include "tcop/dest.h"
-#include "tcop/tcopprot.h"
 #include "utils/timestamp.h"
 
 #include "acquire.h"
@@ -30,59 +26,8 @@
 #include "nesting.h"
 #include "provider.h"
 #include "stats.h"
-
-/* While waiting, the client's connection is looked at so often, in microseconds. */
-#define CLIENT_CHECK USECS_PER_SEC
-
-static int64
-monotonic_now(void)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MICROSEC(now);
-}
-
-/*
- * Ends the session if its client is gone, at the next look at interrupts.
- */
-static void
-check_client(void)
-{
-	static int64 checked_at = 0;
-	int64		now = monotonic_now();
-
-	if (now - checked_at < CLIENT_CHECK || MyProcPort == NULL || whereToSendOutput != DestRemote)
-		return;
-	checked_at = now;
-	if (!pq_check_connection())
-	{
-		ClientConnectionLost = true;
-		InterruptPending = true;
-	}
-}
-
-/*
- * Waits so many microseconds.  Lets interrupts in, at the beginning and at the end, too.
- */
-static void
-sleep_for(int64 usec)
-{
-	int64		end = monotonic_now() + usec;
-	int64		left;
-
-	CHECK_FOR_INTERRUPTS();
-	while ((left = end - monotonic_now()) > 0)
-	{
-		long		timeout = (Min(left, CLIENT_CHECK) + 999) / 1000;
-
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		check_client();
-		CHECK_FOR_INTERRUPTS();
-	}
-}
+#include "waiting.h"
+#include "waitlist.h"
 
 static double
 random_share(void)
@@ -90,17 +35,69 @@ random_share(void)
 	return pg_prng_double(&pg_global_prng_state);
 }
 
-static const HloomClock system_clock = {
-	.now = monotonic_now,
-	.sleep = sleep_for,
-	.share = random_share
-};
-
+/* What an attempt and a wait work with. */
 typedef struct Acquiring
 {
 	HloomAcquisition *acquisition;
+	HloomWait	wait;
+	bool		waiting;
 	const char *cause;
 } Acquiring;
+
+/*
+ * Returns when the acquisition gives up at the latest, DT_NOEND when that is not known.
+ */
+static TimestampTz
+gives_up_at(const HloomAcquisition *acquisition, const HloomAttempts *run, int64 lock_timeout)
+{
+	int64		longest = hloom_retry_max_total(run->retry);
+
+	if (run->max_wait != HLOOM_NO_BOUND)
+		longest = Min(longest, run->max_wait);
+	if (lock_timeout > 0)
+		longest = Min(longest, lock_timeout);
+	return hloom_time_add(GetCurrentTimestamp(), Max(longest - run->waited, 0));
+}
+
+/*
+ * The first refusal: from here on the acquisition is a wait.  A session that waits for itself would
+ * do so for as long as its lease is renewed.
+ */
+static void
+begin_waiting(Acquiring *acquiring, const HloomAttempts *run)
+{
+	HloomAcquisition *acquisition = acquiring->acquisition;
+	HloomWait  *wait = &acquiring->wait;
+	const HloomKey *name = &acquisition->call.name;
+
+	if (acquisition->grant.follows && acquisition->grant.holder_pid == MyProcPid)
+	{
+		hloom_stats_add(name->ns, name->ns_len, HLOOM_STAT_DEADLOCKS, 1);
+		hloom_error_own_lease(name);
+	}
+	wait->name = name;
+	wait->began = hloom_waiting_clock() - run->waited;
+	wait->lock_timeout = (int64) LockTimeout * 1000;
+	hloom_waitlist_be_patient(gives_up_at(acquisition, run, wait->lock_timeout));
+	acquiring->waiting = true;
+}
+
+static HloomSlept
+sleep_between(HloomAttempts *run, int64 usec)
+{
+	Acquiring  *acquiring = (Acquiring *) run->state;
+
+	if (!acquiring->waiting)
+		begin_waiting(acquiring, run);
+	acquiring->wait.provider = acquiring->acquisition->provider;
+	return hloom_waiting_sleep(&acquiring->wait, usec);
+}
+
+static const HloomClock system_clock = {
+	.now = hloom_waiting_clock,
+	.sleep = sleep_between,
+	.share = random_share
+};
 
 /*
  * Gives a grant back that nobody will hear of.  If that fails it stays listed as this statement's,
@@ -131,6 +128,30 @@ was_moved(HloomAcquisition *acquisition)
 }
 
 /*
+ * Until when the attempt waits for access to the store; 0 for as long as it can use.
+ */
+static TimestampTz
+patience_ends(const HloomAttempts *run, TimestampTz now)
+{
+	int64		bound = run->max_wait;
+	int64		lock_timeout = (int64) LockTimeout * 1000;
+
+	if (lock_timeout > 0 && (bound == HLOOM_NO_BOUND || bound > lock_timeout))
+		bound = lock_timeout;
+	return bound > 0 ? hloom_time_add(now, bound - run->waited) : 0;
+}
+
+/*
+ * Whether the loop may go on when this attempt is refused.
+ */
+static bool
+may_go_on(const HloomAttempts *run)
+{
+	return run->made - run->extra <= run->retry->retries &&
+		(run->max_wait == HLOOM_NO_BOUND || run->waited < run->max_wait);
+}
+
+/*
  * One attempt.  When it was granted by a provider that the namespace has left meanwhile, the new
  * one is asked in the same attempt and within the same bound.
  */
@@ -143,6 +164,7 @@ attempt(HloomAttempts *run)
 	HloomReply	reply;
 
 	call->wait_until = 0;
+	call->waits = may_go_on(run);
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -152,8 +174,8 @@ attempt(HloomAttempts *run)
 			hloom_error_scope(acquisition->provider->name);
 		call->requested_at = GetCurrentTimestamp();
 		call->deadline = hloom_time_add(call->requested_at, call->lease);
-		if (run->max_wait > 0 && call->wait_until == 0)
-			call->wait_until = hloom_time_add(call->requested_at, run->max_wait - run->waited);
+		if (call->wait_until == 0)
+			call->wait_until = patience_ends(run, call->requested_at);
 		memset(&acquisition->grant, 0, sizeof(acquisition->grant));
 		reply = hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
 										&acquiring->cause);
@@ -163,6 +185,11 @@ attempt(HloomAttempts *run)
 			RESUME_INTERRUPTS();
 		}
 	} while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
+
+	/* An exact provider has done so itself, in time. */
+	if (reply == HLOOM_NO && call->waits && !acquisition->provider->exact)
+		hloom_waitlist_refused(&call->name, acquisition->grant.expires_at > call->requested_at ?
+							   acquisition->grant.expires_at : DT_NOEND);
 	return reply;
 }
 
@@ -199,19 +226,6 @@ fail(const HloomAcquisition *acquisition, HloomReply reply, bool late, const cha
 
 	count(acquisition, HLOOM_STAT_UNAVAILABLE, HLOOM_STAT_UNAVAILABLE_TIME);
 	hloom_error_reply(reply, &course);
-}
-
-/*
- * Whether the acquisition gave up because of lock_timeout, and would have gone on without it.
- */
-static bool
-ended_by_lock_timeout(const HloomAcquisition *acquisition, const HloomAttempts *run)
-{
-	int64		delay;
-
-	return run->max_wait != acquisition->max_wait &&
-		hloom_retry_next(&acquisition->retry, run->made, run->waited, acquisition->max_wait, 0,
-						 &delay);
 }
 
 /*
@@ -270,10 +284,31 @@ join(HloomAcquisition *acquisition)
 }
 
 /*
+ * Runs attempts that may have to wait.  Whatever ends them, the waiters' list is left.
+ */
+static HloomReply
+run_waiting(HloomAttempts *run)
+{
+	volatile HloomReply reply = HLOOM_NO;
+
+	hloom_waitlist_prepare();
+	PG_TRY();
+	{
+		reply = hloom_attempts_run(run);
+	}
+	PG_FINALLY();
+	{
+		hloom_waitlist_leave();
+	}
+	PG_END_TRY();
+	return reply;
+}
+
+/*
  * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
  * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
  * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
- * lock_timeout, and what interrupts raise; nothing is held then.
+ * lock_timeout, 40P01, and what interrupts raise; nothing is held then.
  */
 bool
 hloom_acquire(HloomAcquisition *acquisition)
@@ -287,18 +322,18 @@ hloom_acquire(HloomAcquisition *acquisition)
 		.attempt = attempt,
 		.state = &acquiring
 	};
-	int64		lock_timeout = (int64) LockTimeout * 1000;
 	HloomReply	reply;
 
-	if (lock_timeout > 0 && (run.max_wait == HLOOM_NO_BOUND || run.max_wait > lock_timeout))
-		run.max_wait = lock_timeout;
 	acquisition->provider = hloom_provider_require(acquisition->options.provider);
 	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
 		hloom_error_reentrancy(&acquisition->call.name);
 
 	if (acquisition->call.scope == HLOOM_SCOPE_TRANSACTION && join(acquisition))
 		return true;
-	reply = hloom_attempts_run(&run);
+	if (acquisition->retry.retries > 0 && acquisition->max_wait != 0)
+		reply = run_waiting(&run);
+	else
+		reply = hloom_attempts_run(&run);
 	acquisition->attempts = run.made;
 	acquisition->waited = run.waited;
 	if (likely(reply == HLOOM_YES))
@@ -315,7 +350,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	if (reply != HLOOM_NO)
 		fail(acquisition, reply, run.late, acquiring.cause);
 	count(acquisition, HLOOM_STAT_NOT_ACQUIRED, HLOOM_STAT_NOT_ACQUIRED_TIME);
-	if (ended_by_lock_timeout(acquisition, &run))
+	if (run.had_enough)
 	{
 		HloomCourse course = course_of(acquisition, NULL);
 

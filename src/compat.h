@@ -18,6 +18,7 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "storage/smgr.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
@@ -213,6 +214,32 @@ hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz 
 #else
 #define HLOOM_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
 #endif
+
+/* This process's number among those that can have transactions. */
+static inline int
+hloom_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
+#endif
+}
+
+/* What pg_stat_activity shows of a backend that waits for a lease: a name of its own from 17. */
+static inline uint32
+hloom_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 event = 0;
+
+	if (event == 0)
+		event = WaitEventExtensionNew("HloomLease");
+	return event;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
 
 /* From libpq/libpq.h, which needs the headers of all that PostgreSQL was built with. */
 extern bool pq_check_connection(void);

@@ -173,6 +173,23 @@ hloom_error_reentrancy(const HloomKey *name)
 }
 
 /*
+ * Raises 40P01: the session would wait for a lease of its own.
+ */
+void
+hloom_error_own_lease(const HloomKey *name)
+{
+	HloomCourse course = {.name = name,.attempts = 1};
+
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			 errmsg("deadlock detected: this session itself holds the lease on key \"%s\" of"
+					" namespace \"%s\"", key_text(name), namespace_text(name)),
+			 errdetail_internal("%s", hloom_error_detail(&course)),
+			 errhint("Give the lease back first, or pass its owner token to have it renewed.")));
+	pg_unreachable();
+}
+
+/*
  * Raises 0A000: the provider cannot let a lease follow a session.
  */
 void

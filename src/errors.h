@@ -46,6 +46,7 @@ extern void hloom_error_warn_check(const HloomCourse *course);
 extern void hloom_error_warn_extend(const HloomCourse *course);
 extern void hloom_error_warn_disabled(const HloomKey *name);
 pg_noreturn extern void hloom_error_null(const char *argument);
+pg_noreturn extern void hloom_error_own_lease(const HloomKey *name);
 pg_noreturn extern void hloom_error_scope(const char *provider);
 pg_noreturn extern void hloom_error_tracked_full(void);
 pg_noreturn extern void hloom_error_not_built(const char *what);

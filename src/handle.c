@@ -34,6 +34,7 @@
 #include "loss.h"
 #include "stats.h"
 #include "tracked.h"
+#include "waitlist.h"
 
 #define FIRST_ROOM 16
 
@@ -62,6 +63,17 @@ static HeldList bound = {0};
 static bool some_ending = false;
 
 /*
+ * The lease is given back: wakes who waits for the key, unless a commit still depends on it.
+ */
+static void
+wake_next(const Held *held)
+{
+	if (unlikely(hloom_waitlist_any(held->hash)) &&
+		!hloom_tracked_is_committing(&held->id, NULL))
+		hloom_waitlist_wake(hloom_waitlist_reserve(held->hash));
+}
+
+/*
  * Marks the lease and takes note of it for its removal.
  */
 static void
@@ -69,6 +81,8 @@ give_back(const Held *held, bool orphan)
 {
 	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1, held->end);
 
+	if (done)
+		wake_next(held);
 	hloom_loss_unwatch(&held->id);
 	if (orphan && !done)
 		hloom_stats_add_at(held->place, HLOOM_STAT_ORPHAN_FAILED, 1);

@@ -19,6 +19,7 @@
 
 #define HLOOM_MAX_NAMESPACE 63	/* characters, all of one byte */
 #define HLOOM_MAX_KEY_CHARS 1024	/* upper limit of hloom_lock.max_key_length */
+#define HLOOM_MAX_KEY_BYTES (4 * HLOOM_MAX_KEY_CHARS)
 #define HLOOM_MAX_NOTE 256		/* bytes */
 
 /*

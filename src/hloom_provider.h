@@ -63,6 +63,7 @@ typedef struct HloomCall
 	TimestampTz wait_until;		/* try_acquire: wait no longer for access to the store, then NO */
 	HloomScope	scope;
 	bool		cancel;			/* the holder's statement is cancelled when the lease is lost */
+	bool		waits;			/* the caller will wait if this call is refused */
 	bool		auto_extend;	/* renew it while the backend lives, */
 	int64		max_hold;		/* until it is so old, microseconds */
 	const char *note;			/* NULL or note_len bytes */
@@ -82,6 +83,8 @@ typedef struct HloomGrant
 	bool		renewed;		/* try_acquire: the owner had it already, with this fence */
 	bool		capped;			/* extend: the lease last granted was above max_lease */
 	bool		committing;		/* force_release: a commit depends on it, of holder_pid */
+	bool		follows;		/* it is given back when holder_pid or its transaction ends */
+	int			reserved_for;	/* try_acquire: the key is free, but kept for this process */
 	Oid			holder_role;
 	int			holder_pid;
 } HloomGrant;
@@ -136,6 +139,12 @@ typedef struct HloomProvider
 
 	/* YES: this owner holds it now.  Writes nothing. */
 	HloomReply	(*is_held) (const HloomCall *call, HloomGrant *grant);
+
+	/*
+	 * YES: somebody holds the key now, and grant tells fence, end and holder.  Writes nothing.
+	 * May be NULL: not known.
+	 */
+	HloomReply	(*holder) (const HloomCall *call, HloomGrant *grant);
 
 	/*
 	 * YES: somebody held it and does no more.  NO: nobody did, or a commit depends on it.  May be

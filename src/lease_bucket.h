@@ -29,6 +29,12 @@ typedef struct HloomJudge
 	bool		marked;			/* some row of the bucket may be given back, or a commit's */
 } HloomJudge;
 
+static inline HloomTrackedId
+hloom_row_id(const HloomRow *row)
+{
+	return hloom_tracked_id(row->hash, row->fence);
+}
+
 /*
  * Whether the row is somebody's lease.  Not: released, left behind by a split, bound to a session
  * or transaction of a server that is gone; and, unless a commit depends on it, expired, or given

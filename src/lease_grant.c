@@ -19,6 +19,7 @@
 #include "lease_delta.h"
 #include "lease_grant.h"
 #include "lease_purge.h"
+#include "waitlist.h"
 
 /* A grant's row, in its locked bucket. */
 typedef struct Found
@@ -237,6 +238,8 @@ hloom_grant_end(Relation rel, const HloomTrackedId *id, TimestampTz end)
 		hloom_delta_set(&delta, found.buf, &found.row->expires_at, &end, sizeof(end));
 		hloom_delta_set(&delta, found.buf, &tail->earliest, &earliest, sizeof(earliest));
 		hloom_delta_finish(rel, &delta);
+		if (hloom_waitlist_any(id->hash))
+			hloom_waitlist_note_end(hloom_row_key_hash(found.row), end);
 	}
 	unlock(&found);
 }

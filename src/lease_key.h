@@ -10,6 +10,7 @@
 extern bool hloom_key_is_namespace(const char *s, int len);
 extern void hloom_key_check_namespace(const char *s, int len, bool with_key);
 extern void hloom_key_check(HloomKey *name, const text *key, int longest);
+extern uint64 hloom_key_hash(const char *ns, int ns_len, const char *key, int key_len);
 extern HloomKey hloom_key_copy(const HloomKey *name, MemoryContext context);
 extern void hloom_key_check_note(const text *note);
 

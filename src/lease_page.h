@@ -11,6 +11,7 @@
 #define HLOOM_LEASE_PAGE_H
 
 #include "hloom.h"
+#include "lease_key.h"
 #include "port/pg_bitutils.h"
 #include "storage/bufpage.h"
 #include "storage/off.h"
@@ -217,5 +218,14 @@ extern bool hloom_row_good(const HloomRow *row, Size capacity);
 extern bool hloom_row_names(const HloomRow *row, const HloomKey *name);
 extern bool hloom_page_add(Page page, const HloomRow *row);
 extern void hloom_page_settle(Page page);
+
+/*
+ * Returns the whole hash of a checked row's key; the row itself has the low half.
+ */
+static inline uint64
+hloom_row_key_hash(const HloomRow *row)
+{
+	return hloom_key_hash(row->texts, row->ns_len, row->texts + row->ns_len, row->key_len);
+}
 
 #endif							/* HLOOM_LEASE_PAGE_H */

@@ -24,6 +24,7 @@
 #include "lease_delta.h"
 #include "lease_purge.h"
 #include "lease_reap.h"
+#include "waitlist.h"
 
 /* One byte of each row of a page and its "earliest", each with its offset and length. */
 StaticAssertDecl(HLOOM_MAX_ROWS * (2 * sizeof(uint16) + 1) + 2 * sizeof(uint16) + sizeof(int64) <=
@@ -110,6 +111,17 @@ has_expired(const HloomBucket *bucket, HloomReap *reap)
 }
 
 /*
+ * A waiter knows when the lease ends, but not when a commit that kept it beyond that is over.
+ */
+static void
+wake_next(const HloomRow *row)
+{
+	if (likely(!hloom_waitlist_any(row->hash)))
+		return;
+	hloom_waitlist_wake(hloom_waitlist_reserve(hloom_row_key_hash(row)));
+}
+
+/*
  * Frees the expired rows of an exclusively locked page, and counts them.
  */
 static void
@@ -137,6 +149,7 @@ free_expired(const HloomBucket *bucket, Buffer buf, const HloomJudge *judge, con
 		hloom_purge_count_lost(row, HLOOM_LOSS_EXPIRED);
 		if (judge->marked)
 			hloom_tracked_expire(&id);
+		wake_next(row);
 	}
 }
 

@@ -117,3 +117,47 @@ hloom_walk_lock(Relation rel, const HloomCall *call, Size need, int mode, HloomB
 		buf = hloom_bucket_next(bucket, buf, mode);
 	}
 }
+
+/*
+ * Whether a commit depends on the lease found, so that nobody may take it, renew it or bring it to
+ * an end now.
+ */
+bool
+hloom_walk_is_committing(const HloomWalk *walk)
+{
+	HloomTrackedId id = hloom_row_id(&walk->head);
+
+	return unlikely(walk->judge.marked) && hloom_tracked_is_committing(&id, NULL);
+}
+
+/*
+ * What a row, about to be written now, says of its lease.
+ */
+HloomTerms
+hloom_walk_terms(const HloomRow *row, TimestampTz now, int64 max_hold)
+{
+	HloomTerms	terms = {
+		.granted_at = row->granted_at,
+		.start = now,
+		.end = row->expires_at,
+		.lease = row->lease,
+		.max_hold = max_hold
+	};
+
+	return terms;
+}
+
+/*
+ * Tells of the lease that was found.
+ */
+void
+hloom_walk_tell_holder(const HloomWalk *walk, HloomGrant *grant)
+{
+	const HloomRow *head = &walk->head;
+
+	grant->expires_at = head->expires_at;
+	grant->holder_role = head->role;
+	grant->holder_pid = head->pid;
+	grant->follows = head->scope != HLOOM_SCOPE_LEASE;
+	grant->fence = head->fence;
+}

@@ -28,6 +28,7 @@
 #include "provider_probe.h"
 #include "stats.h"
 #include "tracked.h"
+#include "waitlist.h"
 #include "work.h"
 
 /* An attempt waits at least so long for access to the table, in microseconds. */
@@ -51,6 +52,7 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 
 		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len),
 									   grant->expires_at);
+		hloom_waitlist_wake(hloom_waitlist_reserve(call->name.hash));
 		return;
 	}
 	if (hloom_store_release(rel, call, grant, &change) && change.at != 0)
@@ -184,6 +186,22 @@ table_is_held(const HloomCall *call, HloomGrant *grant)
 }
 
 /*
+ * Provider contract, holder.
+ */
+static HloomReply
+table_holder(const HloomCall *call, HloomGrant *grant)
+{
+	Relation	rel = hloom_table_open(AccessShareLock, call->deadline);
+	bool		held;
+
+	if (rel == NULL)
+		return HLOOM_TIMEOUT;
+	held = hloom_store_holder(rel, call, grant);
+	hloom_table_close(rel, AccessShareLock);
+	return held ? HLOOM_YES : HLOOM_NO;
+}
+
+/*
  * Provider contract, force_release.
  */
 static HloomReply
@@ -239,7 +257,8 @@ table_commit_end(const HloomCall *call, int64 fence)
 {
 	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, fence);
 
-	hloom_tracked_commit_end(&id);
+	if (hloom_tracked_commit_end(&id))
+		hloom_waitlist_wake(hloom_waitlist_reserve(call->name.hash));
 }
 
 /*
@@ -275,6 +294,7 @@ const HloomProvider hloom_provider_table = {
 	.release = table_release,
 	.extend = table_extend,
 	.is_held = table_is_held,
+	.holder = table_holder,
 	.force_release = table_force_release,
 	.commit_begin = table_commit_begin,
 	.commit_end = table_commit_end,

@@ -3,9 +3,9 @@
  *	  The state all backends of a server share, its request and its start.
  *
  * There is no lock here: one field is constant, the others are atomics that stand alone.  The
- * counters, the losses, the tracked leases and the workers' work have protocols of their own, and
- * their LWLocks in the tranche requested here.  A crash restart makes the memory anew, and with it
- * a new incarnation.  Knows nothing of leases.
+ * counters, the losses, the tracked leases, the waiters and the workers' work have protocols of
+ * their own, and their LWLocks in the tranche requested here.  A crash restart makes the memory
+ * anew, and with it a new incarnation.  Knows nothing of leases.
  */
 #include "postgres.h"
 
@@ -21,6 +21,7 @@
 #include "shmem.h"
 #include "stats.h"
 #include "tracked.h"
+#include "waitlist.h"
 #include "work.h"
 
 HloomShared *hloom_shared = NULL;
@@ -33,7 +34,8 @@ shared_size(void)
 {
 	return add_size(MAXALIGN(sizeof(HloomShared)),
 					add_size(hloom_stats_size(),
-							 add_size(hloom_work_size(), hloom_losses_size())));
+							 add_size(hloom_work_size(),
+									  add_size(hloom_losses_size(), hloom_waitlist_size()))));
 }
 
 static void
@@ -78,7 +80,9 @@ start_shared(void)
 	hloom_stats_start(memory, found);
 	memory += hloom_stats_size();
 	hloom_work_start(memory, found);
-	hloom_losses_start(memory + hloom_work_size(), found);
+	memory += hloom_work_size();
+	hloom_losses_start(memory, found);
+	hloom_waitlist_start(memory + hloom_losses_size(), found);
 	hloom_tracked_start(found);
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -11,16 +11,17 @@
 /* Tracked leases are partitioned by the low bits of their hash, as the least lease table is. */
 #define HLOOM_PARTITIONS 128
 
-/* The LWLocks of the named tranche "hloom_lock"; the last stands for one of each partition. */
+/* The LWLocks of the named tranche "hloom_lock"; the last two stand for one of each partition. */
 typedef enum HloomLWLock
 {
 	HLOOM_LWLOCK_STATS,
 	HLOOM_LWLOCK_WORK,
 	HLOOM_LWLOCK_LOSSES,
-	HLOOM_LWLOCK_TRACKED
+	HLOOM_LWLOCK_TRACKED,
+	HLOOM_LWLOCK_WAITERS = HLOOM_LWLOCK_TRACKED + HLOOM_PARTITIONS
 } HloomLWLock;
 
-#define HLOOM_LWLOCKS (HLOOM_LWLOCK_TRACKED + HLOOM_PARTITIONS)
+#define HLOOM_LWLOCKS (HLOOM_LWLOCK_WAITERS + HLOOM_PARTITIONS)
 
 typedef struct HloomShared
 {
@@ -41,6 +42,12 @@ typedef struct HloomShared
 
 	/* All tracked leases, by partition.  Under its lock. */
 	dlist_head	tracked[HLOOM_PARTITIONS];
+
+	/* Backends that wait for a key, by partition.  See waitlist.c. */
+	pg_atomic_uint32 waiting[HLOOM_PARTITIONS];
+
+	/* These backends.  Under the lock of the partition's waiters. */
+	dlist_head	waiters[HLOOM_PARTITIONS];
 } HloomShared;
 
 /* NULL when the library is not in shared_preload_libraries. */

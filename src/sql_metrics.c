@@ -45,7 +45,10 @@ static const HloomSeries series[] = {
 	{"hostloom_lock_lost", NULL, HLOOM_STAT_LOST, 1},
 	{ORPHANS, "released", HLOOM_STAT_ORPHAN_RELEASED, 1},
 	{ORPHANS, "absent", HLOOM_STAT_ORPHAN_ABSENT, 1},
-	{ORPHANS, "failed", HLOOM_STAT_ORPHAN_FAILED, 1}
+	{ORPHANS, "failed", HLOOM_STAT_ORPHAN_FAILED, 1},
+	{"hostloom_lock_waits", NULL, HLOOM_STAT_WAITS, 1},
+	{"hostloom_lock_wakeups", NULL, HLOOM_STAT_WAKEUPS, 1},
+	{"hostloom_lock_deadlocks", NULL, HLOOM_STAT_DEADLOCKS, 1}
 };
 
 StaticAssertDecl(lengthof(series) == HLOOM_STATS, "each counter is one series");

@@ -21,10 +21,13 @@ typedef enum HloomStat
 	HLOOM_STAT_LOST,			/* leases */
 	HLOOM_STAT_ORPHAN_RELEASED, /* clean-up releases */
 	HLOOM_STAT_ORPHAN_ABSENT,
-	HLOOM_STAT_ORPHAN_FAILED
+	HLOOM_STAT_ORPHAN_FAILED,
+	HLOOM_STAT_WAITS,			/* acquisitions that had to wait */
+	HLOOM_STAT_WAKEUPS,			/* of waiters, by others */
+	HLOOM_STAT_DEADLOCKS		/* that were broken */
 } HloomStat;
 
-#define HLOOM_STATS (HLOOM_STAT_ORPHAN_FAILED + 1)
+#define HLOOM_STATS (HLOOM_STAT_DEADLOCKS + 1)
 
 /* The counters of one namespace, as they were at about one time. */
 typedef struct HloomStatsCopy

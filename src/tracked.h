@@ -86,7 +86,7 @@ extern bool hloom_tracked_is_lost(uint32 hash, int64 fence, bool expired);
 
 /* tracked_commit.c */
 extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end);
-extern void hloom_tracked_commit_end(const HloomTrackedId *id);
+extern bool hloom_tracked_commit_end(const HloomTrackedId *id);
 extern bool hloom_tracked_is_committing(const HloomTrackedId *id, int *pid);
 extern bool hloom_tracked_release_committing(const HloomTrackedId *id);
 

@@ -49,12 +49,14 @@ hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end)
 }
 
 /*
- * The outcome of that commit is there.  Does not raise, touches no page.
+ * The outcome of that commit is there.  Returns whether the row, given back or expired, counts no
+ * more.  Does not raise, touches no page.
  */
-void
+bool
 hloom_tracked_commit_end(const HloomTrackedId *id)
 {
 	HloomTracked *entry;
+	bool		over = false;
 
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(id, HASH_FIND);
@@ -64,9 +66,13 @@ hloom_tracked_commit_end(const HloomTrackedId *id)
 		entry->committing--;
 		if (entry->committer == MyProcPid)
 			entry->committer = 0;
+		over = entry->committing == 0 &&
+			(entry->given_back ||
+			 (TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp());
 		hloom_tracked_settle(entry, true);
 	}
 	LWLockRelease(hloom_tracked_lock_of(id));
+	return over;
 }
 
 /*

@@ -2,7 +2,8 @@
  * truncation.c
  *	  TRUNCATE of the lease table, and the leases that follow a session or a transaction.
  *
- * When it commits all of them are lost, and their sessions are to notice; rolled back, none is.
+ * When it commits all of them are lost, and their sessions are to notice, as those who wait for
+ * their keys; rolled back, none is.
  * Until then its lock keeps everybody away.
  */
 #include "postgres.h"
@@ -12,6 +13,7 @@
 #include "lease_table.h"
 #include "tracked.h"
 #include "truncation.h"
+#include "waitlist.h"
 
 /* The outermost subtransaction that truncated the table and has not been rolled back. */
 static SubTransactionId truncated_in = InvalidSubTransactionId;
@@ -20,7 +22,10 @@ static void
 end_transaction(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && truncated_in != InvalidSubTransactionId)
+	{
 		hloom_tracked_lose_all();
+		hloom_waitlist_wake_all();
+	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		truncated_in = InvalidSubTransactionId;
 }

@@ -71,7 +71,7 @@ sub let_wait
 		sub {
 			$session->{run}->pump_nb;
 			$node->safe_psql('postgres',
-				    "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'Extension'"
+				    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension'"
 				  . " AND application_name = 'holder $prefix'") eq '1';
 		});
 	return;

@@ -119,13 +119,14 @@ sub wait_for_sql
 	return;
 }
 
-# wait_for_event($node, $application, $event): until a session of the name waits for the event
+# wait_for_event($node, $application, $event): until a session of the name waits for the event, or
+# for one of this type: before 17 an extension's events have no names of their own
 sub wait_for_event
 {
 	my ($node, $application, $event) = @_;
 	wait_for_sql($node,
-		"SELECT count(*) > 0 FROM pg_stat_activity"
-		  . " WHERE application_name = '$application' AND wait_event = '$event'");
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = '$application'"
+		  . " AND '$event' IN (wait_event, wait_event_type)");
 	return;
 }
 

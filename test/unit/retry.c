@@ -14,6 +14,7 @@
 #undef printf
 
 #define MS INT64CONST(1000)
+#define START 77777				/* of the clock */
 #define MOST PG_INT64_MAX
 
 static int	failed = 0;
@@ -95,6 +96,8 @@ typedef struct Run
 {
 	int64		trip;			/* how long each attempt takes */
 	int64		oversleep;		/* each sleep takes up to this longer */
+	int64		wake_every;		/* 0: nobody wakes; else a sleep is interrupted so often */
+	int64		enough_at;		/* 0: never; else patience ends with the sleep that ends then */
 	int64		answer_at;		/* this attempt, counted from 1, answers ... */
 	HloomReply	answer;			/* ... this */
 	int64		lease;			/* 0: so long that no grant is late */
@@ -103,6 +106,7 @@ typedef struct Run
 	int64		attempts;
 	int64		waited;
 	int64		sleeps;
+	int64		woken;
 	int64		at[200];		/* when each attempt began */
 } Run;
 
@@ -115,11 +119,19 @@ test_now(void)
 	return clock_now;
 }
 
-static void
-test_sleep(int64 usec)
+static HloomSlept
+test_sleep(HloomAttempts *attempts, int64 usec)
 {
 	current->sleeps++;
+	if (current->wake_every > 0 && usec > current->wake_every)
+	{
+		clock_now += current->wake_every;
+		current->woken++;
+		return HLOOM_WOKEN;
+	}
 	clock_now += usec + (current->oversleep > 0 ? (int64) (draw() % current->oversleep) : 0);
+	return current->enough_at > 0 && clock_now - START >= current->enough_at ?
+		HLOOM_SLEPT_ENOUGH : HLOOM_SLEPT;
 }
 
 static HloomReply
@@ -147,8 +159,8 @@ run(Run *r, const HloomRetry *policy, int64 max_wait)
 	};
 
 	current = r;
-	clock_now = 77777;
-	r->sleeps = 0;
+	clock_now = START;
+	r->sleeps = r->woken = 0;
 	r->reply = hloom_attempts_run(&attempts);
 	r->late = attempts.late;
 	r->attempts = attempts.made;

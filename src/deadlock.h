@@ -1,0 +1,13 @@
+/*
+ * deadlock.h
+ *	  Sessions that wait for each other, over leases and over PostgreSQL's own locks.
+ */
+#ifndef HLOOM_DEADLOCK_H
+#define HLOOM_DEADLOCK_H
+
+#include "hloom.h"
+
+extern void hloom_deadlock_check(const HloomProvider *provider, const HloomKey *name,
+								 int64 waited);
+
+#endif							/* HLOOM_DEADLOCK_H */
