@@ -2,7 +2,8 @@
 # The lease beside SELECT 1, the advisory lock and a hand-written lease table, in one run.
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
 # BENCH_RENEWED leases renewed for BENCH_RENEW_SECONDS, BENCH_REAPED leases reaped,
-# BENCH_PARTS of "off on lose loss live snapshot renew reap idle".
+# BENCH_TURNS hand-overs timed,
+# BENCH_PARTS of "off on lose handover crowd loss live snapshot renew reap idle".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -14,7 +15,8 @@ live=${BENCH_LIVE:-1000000}
 renewed=${BENCH_RENEWED:-20000}
 renew_seconds=${BENCH_RENEW_SECONDS:-120}
 reaped=${BENCH_REAPED:-200000}
-parts=${BENCH_PARTS:-off on lose loss live snapshot renew reap idle}
+turns=${BENCH_TURNS:-2000}
+parts=${BENCH_PARTS:-off on lose handover crowd loss live snapshot renew reap idle}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
 declare -A rates=() wal=() xids=()
@@ -248,6 +250,48 @@ part_snapshot() {
 	verdict "D: last / first" "$kept" ">=" 0.9
 }
 
+# turn NAME LABEL TURNS SYNC: two clients take turns, and one waits while the other works;
+# from "about to give back" to "has it" on the server's clock
+turn() {
+	local times
+	sql -d small -c "TRUNCATE turns"
+	pgb small "turn_$1.sql" 2 "$4" -t "$(($3 / 2))" || fail "pgbench -f turn_$1.sql"
+	times=$(sql -d small -c "WITH next AS (SELECT client <> lead(client) OVER turn AS waited,
+			extract(epoch FROM lead(got) OVER turn - gave) * 1000 AS ms
+		FROM turns WINDOW turn AS (ORDER BY got))
+		SELECT percentile_cont(p) WITHIN GROUP (ORDER BY ms)
+		FROM next, unnest(ARRAY[0.5, 0.99]) AS p WHERE waited GROUP BY p ORDER BY p")
+	p50=${times%%$'\n'*}
+	p99=${times##*$'\n'}
+	printf '  %-48s %12.3f %10.3f\n' "$2" "$p50" "$p99"
+}
+
+part_handover() {
+	local p50 p99
+	note "hand-over"
+	heading "hand-over to one waiter, ms" p50 p99 ""
+	turn polling "C  heap lease table, looked at every 50 ms" "$((turns / 20))" off
+	turn advisory "B  pg_advisory_lock" "$turns" off
+	turn lease "D  hloom_acquire, synchronous_commit = on" "$turns" on
+	turn lease "D  hloom_acquire, synchronous_commit = off" "$turns" off
+	verdict "D: p50, synchronous_commit = off" "$p50" "<" 0.2
+	verdict "D: p99, synchronous_commit = off" "$p99" "<" 1
+}
+
+# 64 sessions take turns on one key, each with a millisecond of work.
+part_crowd() {
+	local r
+	for ((r = 1; r <= rounds; r++)); do
+		note "crowd, round $r of $rounds"
+		measure XB small crowd_advisory.sql 64 off
+		measure XD small crowd_lease.sql 64 off
+	done
+	heading "one key, 64 clients, 1 ms of work, synchronous_commit = off" "turns/s"
+	row XB "B  pg_advisory_lock + pg_advisory_unlock"
+	row XD "D  hloom_acquire + hloom_release"
+	printf '  %-48s %12.2f\n' "D / B" "$(ratio XD XB)"
+}
+
 # How long after the end of its lease a statement is cancelled: the median of 50
 part_loss() {
 	local round late
@@ -389,7 +433,7 @@ printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = media
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
 	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
 
-for part in off on lose loss snapshot live renew reap idle; do
+for part in off on lose handover crowd loss snapshot live renew reap idle; do
 	wanted "$part" || continue
 	"part_$part"
 done

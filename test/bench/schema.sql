@@ -26,3 +26,21 @@ BEGIN
     END IF;
     RETURN extract(epoch FROM clock_timestamp() - began) * 1e6 / pairs;
 END $$;
+
+-- When each turn of those who wait for each other began, and when it was about to end.
+CREATE UNLOGGED TABLE turns (client integer, got timestamptz, gave timestamptz);
+
+-- How people wait for a hand-written lease: they look every 50 ms.
+CREATE PROCEDURE poll_take(wanted text, client integer) LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        INSERT INTO heap_lease AS l
+            VALUES (wanted, lpad(client::text, 32, '0')::uuid, clock_timestamp() + '30 s'::interval)
+            ON CONFLICT (key) DO UPDATE
+                SET owner = excluded.owner, expires_at = excluded.expires_at
+                WHERE l.expires_at < clock_timestamp();
+        EXIT WHEN FOUND;
+        COMMIT;
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
