@@ -530,6 +530,7 @@ CREATE FUNCTION hloom_locks(
 	OUT remaining pg_catalog.interval,
 	OUT freed_by pg_catalog.text,
 	OUT fence pg_catalog.int8,
+	OUT waiters pg_catalog.int8,
 	OUT holder_pid pg_catalog.int4,
 	OUT note pg_catalog.text
 ) RETURNS SETOF pg_catalog.record
@@ -541,24 +542,74 @@ COMMENT ON FUNCTION hloom_locks() IS
 'behind view hloom_locks. Errors: 55000, LL003';
 
 CREATE VIEW hloom_locks AS
-	SELECT namespace, key, holder, application, state, held_for, remaining, freed_by, fence, holder_pid, note
+	SELECT namespace, key, holder, application, state, held_for, remaining, freed_by, fence, waiters, holder_pid, note
 	FROM hloom_locks();
 
 COMMENT ON VIEW hloom_locks IS
-'leases held now of the namespaces the current user may use, of all for members of pg_monitor; without owner tokens';
+'leases held now, and keys kept for a waiter, of the namespaces the current user may use, of all for members of pg_monitor; without owner tokens';
 COMMENT ON COLUMN hloom_locks.namespace IS 'namespace of the key';
 COMMENT ON COLUMN hloom_locks.key IS 'what is locked, within its namespace';
-COMMENT ON COLUMN hloom_locks.holder IS 'role that took the lease; NULL: dropped since';
-COMMENT ON COLUMN hloom_locks.application IS 'application_name of the session that took the lease';
-COMMENT ON COLUMN hloom_locks.state IS 'held';
-COMMENT ON COLUMN hloom_locks.held_for IS 'since the lease was granted';
-COMMENT ON COLUMN hloom_locks.remaining IS 'until the lease ends unless it is extended';
-COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end';
-COMMENT ON COLUMN hloom_locks.fence IS 'fencing token: grows with every grant of the key';
-COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease; NULL: it is gone, or belongs to another server';
+COMMENT ON COLUMN hloom_locks.holder IS 'role that took the lease, or that the key is kept for; NULL: dropped since';
+COMMENT ON COLUMN hloom_locks.application IS 'application_name of the session that took the lease, or that the key is kept for';
+COMMENT ON COLUMN hloom_locks.state IS 'held; committing: a commit depends on the lease; reserved: nobody holds the key, it is kept for a moment for a waiter that was woken';
+COMMENT ON COLUMN hloom_locks.held_for IS 'since the lease was granted; NULL: reserved';
+COMMENT ON COLUMN hloom_locks.remaining IS 'until the lease ends unless it is extended, or until the key is kept for the waiter no more';
+COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end, backend exit or transaction end';
+COMMENT ON COLUMN hloom_locks.fence IS 'fencing token: grows with every grant of the key; NULL: reserved';
+COMMENT ON COLUMN hloom_locks.waiters IS 'how many sessions wait for the key, with the one it is kept for; see hloom_waiters';
+COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease, or that the key is kept for; NULL: it is gone, or belongs to another server';
 COMMENT ON COLUMN hloom_locks.note IS 'free text of the call that took the lease';
 
 GRANT SELECT ON hloom_locks TO PUBLIC;
+
+CREATE FUNCTION hloom_waiters(
+	OUT pid pg_catalog.int4,
+	OUT role pg_catalog.text,
+	OUT application_name pg_catalog.text,
+	OUT namespace pg_catalog.text,
+	OUT key pg_catalog.text,
+	OUT waiting_since pg_catalog.timestamptz,
+	OUT attempts pg_catalog.int8,
+	OUT "position" pg_catalog.int4,
+	OUT gives_up_at pg_catalog.timestamptz,
+	OUT holder_pid pg_catalog.int4,
+	OUT holder_role pg_catalog.text,
+	OUT holder_until pg_catalog.timestamptz
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 100
+AS 'MODULE_PATHNAME', 'hloom_sql_waiters';
+
+COMMENT ON FUNCTION hloom_waiters() IS
+'behind view hloom_waiters. Errors: 55000';
+
+CREATE VIEW hloom_waiters AS
+	SELECT pid, role, application_name, namespace, key, waiting_since, attempts, "position", gives_up_at, holder_pid, holder_role, holder_until
+	FROM hloom_waiters();
+
+COMMENT ON VIEW hloom_waiters IS
+'sessions of this database that wait for a key of a namespace the current user may use, of any for members of pg_monitor, and who holds that key now';
+COMMENT ON COLUMN hloom_waiters.pid IS 'server process that waits';
+COMMENT ON COLUMN hloom_waiters.role IS 'role that waits; NULL: dropped since';
+COMMENT ON COLUMN hloom_waiters.application_name IS 'application_name of the session that waits';
+COMMENT ON COLUMN hloom_waiters.namespace IS 'namespace of the key';
+COMMENT ON COLUMN hloom_waiters.key IS 'what is waited for, within its namespace';
+COMMENT ON COLUMN hloom_waiters.waiting_since IS 'when the key was refused for the first time';
+COMMENT ON COLUMN hloom_waiters.attempts IS 'how often the key was refused so far';
+COMMENT ON COLUMN hloom_waiters.position IS 'place among those who wait for the key: 1 has waited longest, and is woken first unless it has missed its turn';
+COMMENT ON COLUMN hloom_waiters.gives_up_at IS 'when the wait ends at the latest by max_wait, the retry policy and lock_timeout; NULL: never, or not known yet';
+COMMENT ON COLUMN hloom_waiters.holder_pid IS 'server process that took the lease in the way; NULL: it is gone, or belongs to another server, or nobody holds the key now, or the provider does not tell';
+COMMENT ON COLUMN hloom_waiters.holder_role IS 'role that took that lease; NULL: dropped since, or nobody holds the key now, or the provider does not tell';
+COMMENT ON COLUMN hloom_waiters.holder_until IS 'when that lease ends unless it is extended; NULL: nobody holds the key now, or the provider does not tell';
+
+GRANT SELECT ON hloom_waiters TO PUBLIC;
+
+CREATE FUNCTION hloom_blocking_pids(pid pg_catalog.int4) RETURNS pg_catalog.int4[]
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_blocking_pids';
+
+COMMENT ON FUNCTION hloom_blocking_pids(integer) IS
+'the processes a process waits for to get a key: the one that took the lease, if it still runs, then those that come before it among the waiters, in their order; empty when it waits for no key of this database, or of a namespace the current user may not use. As pg_blocking_pids() is for PostgreSQL''s own locks. Errors: 55000';
 
 CREATE FUNCTION hloom_health(
 	namespace pg_catalog.text DEFAULT NULL,

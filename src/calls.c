@@ -30,6 +30,7 @@ typedef enum Operation
 	RELEASE,
 	EXTEND,
 	IS_HELD,
+	HOLDER,
 	FORCE_RELEASE
 } Operation;
 
@@ -62,6 +63,9 @@ make_call(void *arg)
 			break;
 		case IS_HELD:
 			attempt->reply = provider->is_held(attempt->call, attempt->grant);
+			break;
+		case HOLDER:
+			attempt->reply = provider->holder(attempt->call, attempt->grant);
 			break;
 		case FORCE_RELEASE:
 			attempt->reply = provider->force_release(attempt->call, attempt->grant);
@@ -157,6 +161,16 @@ hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomG
 					const char **cause)
 {
 	return checked(IS_HELD, provider, call, grant, cause);
+}
+
+/*
+ * Asks who holds the key.  The provider has holder.  Cause and errors as above.
+ */
+HloomReply
+hloom_calls_holder(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
+				   const char **cause)
+{
+	return checked(HOLDER, provider, call, grant, cause);
 }
 
 /*

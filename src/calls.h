@@ -15,6 +15,8 @@ extern HloomReply hloom_calls_extend(const HloomProvider *provider, const HloomC
 									 HloomGrant *grant, const char **cause);
 extern HloomReply hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call,
 									  HloomGrant *grant, const char **cause);
+extern HloomReply hloom_calls_holder(const HloomProvider *provider, const HloomCall *call,
+									 HloomGrant *grant, const char **cause);
 extern HloomReply hloom_calls_force_release(const HloomProvider *provider, const HloomCall *call,
 											HloomGrant *grant, const char **cause);
 extern bool hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call);

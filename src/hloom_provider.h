@@ -141,8 +141,8 @@ typedef struct HloomProvider
 	HloomReply	(*is_held) (const HloomCall *call, HloomGrant *grant);
 
 	/*
-	 * YES: somebody holds the key now, and grant tells fence, end and holder.  Writes nothing.
-	 * May be NULL: not known.
+	 * YES: somebody holds the key now, and grant tells fence, end and holder, with holder_pid 0
+	 * unless that is a process of this server.  Writes nothing.  May be NULL: not known.
 	 */
 	HloomReply	(*holder) (const HloomCall *call, HloomGrant *grant);
 

@@ -225,7 +225,8 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 }
 
 /*
- * Whether somebody holds the key now, whom grant then tells.  Writes nothing.
+ * Whether somebody holds the key now, whom grant then tells; holder_pid is 0 when a former server
+ * gave it.  Writes nothing.
  */
 bool
 hloom_store_holder(Relation rel, const HloomCall *call, HloomGrant *grant)
@@ -235,9 +236,12 @@ hloom_store_holder(Relation rel, const HloomCall *call, HloomGrant *grant)
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
 	hloom_bucket_unlock(&bucket);
-	if (walk.held)
-		hloom_walk_tell_holder(&walk, grant);
-	return walk.held;
+	if (!walk.held)
+		return false;
+	hloom_walk_tell_holder(&walk, grant);
+	if (walk.head.incarnation != walk.judge.incarnation)
+		grant->holder_pid = 0;
+	return true;
 }
 
 /*

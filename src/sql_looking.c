@@ -2,17 +2,17 @@
  * sql_looking.c
  *	  SQL: who holds what, and whether locks can be taken: hloom_locks(), hloom_health().
  *
- * Both ask the providers and know no store.  Whoever may use a namespace sees its leases, without
- * their owners; nothing else of a lease is secret among those who could take it.
+ * Both ask the providers and know no store.  Keys that nobody holds but that are kept for a waiter
+ * come from the lists of waiters, which are copied before the leases are read: a lease that is seen
+ * is newer.  Whoever may use a namespace sees its leases, without their owners; nothing else of a
+ * lease is secret among those who could take it.
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -24,6 +24,7 @@
 #include "lease_time.h"
 #include "options.h"
 #include "provider.h"
+#include "queues.h"
 #include "shmem.h"
 #include "work.h"
 
@@ -41,6 +42,7 @@ enum
 	LOCK_REMAINING,
 	LOCK_FREED_BY,
 	LOCK_FENCE,
+	LOCK_WAITERS,
 	LOCK_HOLDER_PID,
 	LOCK_NOTE,
 	LOCK_COLUMNS
@@ -67,7 +69,7 @@ typedef struct HloomLooking
 	ReturnSetInfo *result;
 	MemoryContext row_context;	/* reset with each row */
 	TimestampTz now;
-	bool		sees_all;
+	HloomQueues queues;
 } HloomLooking;
 
 static Datum
@@ -94,6 +96,16 @@ freed_by(HloomScope scope)
 	return "its end";
 }
 
+static void
+set_holder(Datum *values, bool *nulls, Oid role)
+{
+	char	   *name = GetUserNameFromId(role, true);
+
+	nulls[LOCK_HOLDER] = name == NULL;
+	if (name)
+		values[LOCK_HOLDER] = CStringGetTextDatum(name);
+}
+
 /*
  * Visit: adds a lease's row, if the user may see it.
  */
@@ -104,20 +116,20 @@ add_lease(const HloomLease *lease, void *arg)
 	MemoryContext old = MemoryContextSwitchTo(looking->row_context);
 	Datum		values[LOCK_COLUMNS] = {0};
 	bool		nulls[LOCK_COLUMNS] = {0};
-	char	   *role;
+	HloomQueue *queue;
 
 	MemoryContextReset(looking->row_context);
-	if (!looking->sees_all && !hloom_options_may_use(lease->name.ns, lease->name.ns_len))
+	if (!hloom_queues_may_see(&looking->queues, &lease->name))
 	{
 		MemoryContextSwitchTo(old);
 		return;
 	}
-	role = GetUserNameFromId(lease->holder_role, true);
+	queue = hloom_queues_of_key(&looking->queues, &lease->name);
+	if (unlikely(queue != NULL))
+		queue->held = true;
 	values[LOCK_NAMESPACE] = text_datum(lease->name.ns, lease->name.ns_len);
 	values[LOCK_KEY] = text_datum(lease->name.key, lease->name.key_len);
-	nulls[LOCK_HOLDER] = role == NULL;
-	if (role)
-		values[LOCK_HOLDER] = CStringGetTextDatum(role);
+	set_holder(values, nulls, lease->holder_role);
 	values[LOCK_APPLICATION] = text_datum(lease->application, lease->application_len);
 	values[LOCK_STATE] = CStringGetTextDatum(lease->committing ? "committing" : "held");
 	values[LOCK_HELD_FOR] =
@@ -126,12 +138,44 @@ add_lease(const HloomLease *lease, void *arg)
 		IntervalPGetDatum(hloom_time_to_interval(Max(lease->expires_at - looking->now, 0)));
 	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(lease->scope));
 	values[LOCK_FENCE] = Int64GetDatum(lease->fence);
+	values[LOCK_WAITERS] = Int64GetDatum(queue ? queue->count : 0);
 	nulls[LOCK_HOLDER_PID] = lease->holder_pid == 0;
 	values[LOCK_HOLDER_PID] = Int32GetDatum(lease->holder_pid);
 	nulls[LOCK_NOTE] = lease->note_len == 0;
 	values[LOCK_NOTE] = text_datum(lease->note, lease->note_len);
 	tuplestore_putvalues(looking->result->setResult, looking->result->setDesc, values, nulls);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Adds the row of a key that nobody holds, if it is kept for one of its waiters and the user may
+ * see it.
+ */
+static void
+add_reserved(HloomLooking *looking, const HloomQueue *queue)
+{
+	HloomKey	name = hloom_queues_name(queue);
+	const HloomWaiter *waiter = NULL;
+	Datum		values[LOCK_COLUMNS] = {0};
+	bool		nulls[LOCK_COLUMNS] = {0};
+
+	for (int i = 0; i < queue->count && waiter == NULL; i++)
+		if (queue->waiters[i]->reserved_until > looking->now)
+			waiter = queue->waiters[i];
+	if (waiter == NULL || !hloom_queues_may_see(&looking->queues, &name))
+		return;
+	values[LOCK_NAMESPACE] = text_datum(name.ns, name.ns_len);
+	values[LOCK_KEY] = text_datum(name.key, name.key_len);
+	set_holder(values, nulls, waiter->role);
+	values[LOCK_APPLICATION] = CStringGetTextDatum(waiter->application);
+	values[LOCK_STATE] = CStringGetTextDatum("reserved");
+	values[LOCK_REMAINING] =
+		IntervalPGetDatum(hloom_time_to_interval(waiter->reserved_until - looking->now));
+	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(HLOOM_SCOPE_LEASE));
+	values[LOCK_WAITERS] = Int64GetDatum(queue->count);
+	values[LOCK_HOLDER_PID] = Int32GetDatum(waiter->pid);
+	nulls[LOCK_HELD_FOR] = nulls[LOCK_FENCE] = nulls[LOCK_NOTE] = true;
+	tuplestore_putvalues(looking->result->setResult, looking->result->setDesc, values, nulls);
 }
 
 /*
@@ -146,13 +190,16 @@ hloom_sql_locks(PG_FUNCTION_ARGS)
 	looking.row_context = AllocSetContextCreate(CurrentMemoryContext, "hloom_lock row",
 												ALLOCSET_SMALL_SIZES);
 	looking.now = GetCurrentTimestamp();
-	looking.sees_all = has_privs_of_role(GetUserId(), ROLE_PG_MONITOR);
+	hloom_queues_copy(&looking.queues);
 	for (const HloomProvider *at = hloom_provider_next(NULL); at; at = hloom_provider_next(at))
 		if (at->list && !at->list(add_lease, &looking))
 			ereport(ERROR,
 					(errcode(HLOOM_ERRCODE_TIMEOUT),
 					 errmsg("lock provider \"%s\" did not answer in time", at->name),
 					 errhint("hloom_health() tells who is in the way.")));
+	for (int i = 0; i < looking.queues.count; i++)
+		if (!looking.queues.queues[i].held)
+			add_reserved(&looking, &looking.queues.queues[i]);
 	MemoryContextDelete(looking.row_context);
 	return (Datum) 0;
 }

@@ -109,19 +109,22 @@ hloom_waitlist_tell_end(HloomWaiter *waiter, TimestampTz end)
 }
 
 /*
- * Returns copies of the waits of this database, palloc'd, those for one key in their order.  Raises
- * when memory is out.
+ * Returns copies of the waits of this database, palloc'd, those for one key in their order; NULL,
+ * with *count 0, when nobody waits.  Raises when memory is out.
  */
 HloomWaiter *
 hloom_waitlist_copy(int *count)
 {
 	HloomWaiter *copies;
-	int			room = COPY_SLACK;
+	int			room = 0;
 
+	*count = 0;
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 		room += pg_atomic_read_u32(&hloom_shared->waiting[i]);
+	if (likely(room == 0))
+		return NULL;
+	room += COPY_SLACK;
 	copies = palloc_extended(room * sizeof(HloomWaiter), MCXT_ALLOC_HUGE);
-	*count = 0;
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
 		dlist_iter	iter;

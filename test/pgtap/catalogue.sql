@@ -79,9 +79,9 @@ SELECT is_empty($$SELECT signature FROM func
 	WHERE prosecdef <> (COALESCE(proconfig, '{}') = '{"search_path=pg_catalog, pg_temp"}')$$,
 	'with a search_path of its own, and nobody else has one');
 SELECT is_empty($$SELECT signature FROM func WHERE proleakproof$$, 'none is LEAKPROOF');
-SELECT is_empty($$SELECT signature FROM func WHERE proisstrict
-	AND prorettype <> 'table_am_handler'::regtype$$,
-	'none is STRICT but the handler: a NULL key is an error and not a NULL lock');
+SELECT set_eq($$SELECT proname::text FROM func WHERE proisstrict$$,
+	ARRAY['hloom_lease_handler', 'hloom_blocking_pids'],
+	'none that takes a key is STRICT: a NULL key is an error and not a NULL lock');
 SELECT is_empty($$SELECT signature FROM func WHERE prorettype <> 'table_am_handler'::regtype AND NOT
 	CASE WHEN proname ~ '^hloom_(retry_|key_from_sensitive)'
 		THEN provolatile = 'i' AND proparallel = 's'
@@ -108,7 +108,7 @@ SELECT is_empty($$SELECT signature FROM func WHERE prorettype = 'hloom_handle'::
 SELECT is_empty($$SELECT signature FROM func WHERE pronargs > 0 AND proargnames IS NULL
 	AND prorettype <> 'table_am_handler'::regtype$$,
 	'every argument has a name');
-SELECT is_empty($$SELECT signature FROM func WHERE 'key' = ANY (proargnames)
+SELECT is_empty($$SELECT signature FROM func WHERE 'key' = ANY (proargnames[1:pronargs])
 	AND proargnames[1:2] <> '{namespace,key}'$$,
 	'namespace and key come first');
 SELECT is_empty($$SELECT signature FROM func f, unnest(proargnames) WITH ORDINALITY AS a(name, n)
@@ -123,7 +123,7 @@ SELECT is_empty($$SELECT signature FROM func f, unnest(proargnames) WITH ORDINAL
 		('n', 'integer'), ('enabled', 'boolean'), ('provider', 'text'),
 		('default_lease', 'interval'), ('max_lease', 'interval'), ('max_hold', 'interval'),
 		('detect_reentrancy', 'boolean'), ('max_key_length', 'integer'), ('role', 'text'),
-		('reset', 'text[]'), ('reason', 'text'))$$,
+		('reset', 'text[]'), ('reason', 'text'), ('pid', 'integer'))$$,
 	'one name means one thing');
 SELECT is_empty($$SELECT proname FROM func WHERE 'owner' = ANY (proargnames)
 	AND proargnames[3] = 'owner' AND prokind = 'f'
@@ -170,6 +170,17 @@ SELECT table_privs_are('hloom_leases', 'pg_monitor', ARRAY['SELECT']);
 SELECT is_empty($$SELECT privilege_type FROM pg_class, aclexplode(relacl)
 	WHERE oid = 'hloom_leases'::regclass
 	AND grantee NOT IN (relowner, 'pg_monitor'::regrole)$$, 'nobody else has a privilege of it');
+
+-- The views for people, which choose the rows by who asks.
+SELECT columns_are('hloom_locks', ARRAY['namespace', 'key', 'holder', 'application', 'state',
+	'held_for', 'remaining', 'freed_by', 'fence', 'waiters', 'holder_pid', 'note']);
+SELECT columns_are('hloom_waiters', ARRAY['pid', 'role', 'application_name', 'namespace', 'key',
+	'waiting_since', 'attempts', 'position', 'gives_up_at', 'holder_pid', 'holder_role',
+	'holder_until']);
+SELECT set_eq($$SELECT relname || ' ' || privilege_type FROM pg_class, aclexplode(relacl)
+	WHERE relnamespace = (SELECT extnamespace FROM pg_extension WHERE extname = 'hloom_lock')
+	AND relname ~ '^hloom_' AND grantee = 0$$,
+	ARRAY['hloom_locks SELECT', 'hloom_waiters SELECT'], 'everybody may read these two');
 
 -- Options of namespaces: each is an argument of hloom_configure, in the order of the columns, and a
 -- line of hloom_describe.

@@ -138,6 +138,7 @@ is($node->safe_psql('postgres', "SELECT count(*), ($since) > $before FROM hloom_
 
 # What only looks works on a standby, which does not take a process of the primary for its own.
 my $locks = 'SELECT key, holder_pid IS NULL, note FROM hloom_locks';
+my $waits = 'SELECT count(*), hloom_blocking_pids(pg_backend_pid()) FROM hloom_waiters';
 my $health = 'SELECT provider, healthy, detail, latency FROM hloom_health()';
 my $hash = "SELECT hloom_key_from_sensitive('1234', 'catalog-service-pepper')";
 my $holder = session($node, 'holder');
@@ -157,6 +158,7 @@ is( $standby->safe_psql('postgres', $hash),
 	'standby: a key from a sensitive value');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM hloom_metrics'),
 	1, 'standby: counters of its own');
+is($standby->safe_psql('postgres', $waits), '0|{}', 'standby: nobody waits');
 $standby->stop;
 $holder->quit;
 
@@ -165,6 +167,7 @@ $node->restart;
 is((sql_error($node, 'SELECT * FROM hloom_metrics'))[0],
 	'55000', 'not preloaded, the counters say what to add');
 is($node->safe_psql('postgres', $locks), 'k|t|n', 'not preloaded: the leases are seen');
+is($node->safe_psql('postgres', $waits), '0|{}', 'not preloaded: nobody waits');
 is( $node->safe_psql('postgres', $health),
 	'table|f|hloom_lock is not in shared_preload_libraries|',
 	'not preloaded: no locks here');

@@ -319,6 +319,24 @@ test_is_held(const HloomCall *call, HloomGrant *grant)
 	return HLOOM_YES;
 }
 
+static HloomReply
+test_holder(const HloomCall *call, HloomGrant *grant)
+{
+	Fault		due = next_fault(false);
+	char		name[SHOWN];
+	Entry	   *entry;
+
+	if (due != FAULT_NONE)
+		return fail(due);
+	name_of(name, &call->name);
+	entry = entry_of(name);
+	if (!is_live(entry))
+		return HLOOM_NO;
+	grant->fence = entry->fence;
+	grant->expires_at = entry->expires_at;
+	return HLOOM_YES;
+}
+
 static int64
 test_count(const char *ns, uint16 ns_len)
 {
@@ -345,6 +363,7 @@ static HloomProvider test_provider = {
 	.release = test_release,
 	.extend = test_extend,
 	.is_held = test_is_held,
+	.holder = test_holder,
 	.count = test_count,
 	.check = test_check
 };
