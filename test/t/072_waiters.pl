@@ -141,7 +141,8 @@ is( look('SELECT position, application_name, holder_pid, holder_role, hloom_bloc
 		  . ' FROM hloom_waiters'),
 	'1|fourth||postgres|{}',
 	'the one that got the key is in the way, and its process gone');
-is(look('SELECT state, waiters, holder_pid FROM hloom_locks'), 'held|1|', 'the same in hloom_locks');
+is(look('SELECT state, waiters, holder_pid FROM hloom_locks'),
+	'held|1|', 'the same in hloom_locks');
 cancel($fourth_pid);
 finish_sql($fourth);
 is(look('SELECT count(*) FROM hloom_waiters'), 0, 'nobody waits');
@@ -183,8 +184,8 @@ look('TRUNCATE hloom_leases');
 # ---- Many keys: each lease has its own waiters.
 look(q{SELECT count(*) FROM generate_series(1, 200) AS i, hloom_acquire('many', 'k' || i)});
 my @runs = map { [ begin_wait("many-$_", acquire('many', 'k' . ($_ % 5 + 98))) ] } 1 .. 12;
-is( look(q{SELECT count(*), sum(waiters), bool_and(waiters = (SELECT count(*) FROM hloom_waiters AS w
-	WHERE w.key = l.key)) FROM hloom_locks AS l}),
+is( look(q{SELECT count(*), sum(waiters), bool_and(waiters = (SELECT count(*)
+	FROM hloom_waiters AS w WHERE w.key = l.key)) FROM hloom_locks AS l}),
 	'200|12|t',
 	'each key has its waiters');
 is( look(q{SELECT key, array_agg(application_name || '/' || position ORDER BY position)
@@ -291,8 +292,8 @@ for my $round (1 .. 20 + $rounds)
 	signal_process('STOP', $_) for $first_pid, $second_pid;
 	my $answer = ask($holder, "SELECT hloom_release('queue', 'kept', '$me') \\;"
 		  . " SELECT count(*) FROM hloom_try_acquire('queue', 'kept', owner => '$me') \\;"
-		  . ' SELECT state, holder, application, holder_pid, waiters, freed_by, held_for, fence, note,'
-		  . " remaining > '0' AND remaining <= '100 ms' FROM hloom_locks \\;"
+		  . ' SELECT state, holder, application, holder_pid, waiters, freed_by, held_for, fence,'
+		  . " note, remaining > '0' AND remaining <= '100 ms' FROM hloom_locks \\;"
 		  . " SELECT hloom_blocking_pids($first_pid), hloom_blocking_pids($second_pid),"
 		  . ' (SELECT count(holder_until) FROM hloom_waiters)');
 	my ($released, $tried, $kept, $blocking) = split /\n/, $answer;
