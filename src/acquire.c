@@ -90,6 +90,7 @@ sleep_between(HloomAttempts *run, int64 usec)
 	if (!acquiring->waiting)
 		begin_waiting(acquiring, run);
 	acquiring->wait.provider = acquiring->acquisition->provider;
+	acquiring->wait.attempts = run->made;
 	return hloom_waiting_sleep(&acquiring->wait, usec);
 }
 
@@ -338,6 +339,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	acquisition->waited = run.waited;
 	if (likely(reply == HLOOM_YES))
 	{
+		hloom_waiting_granted(&acquiring.wait);
 		if (acquisition->call.cancel)
 			cancel_on_loss(acquisition);
 		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);

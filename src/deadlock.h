@@ -5,9 +5,10 @@
 #ifndef HLOOM_DEADLOCK_H
 #define HLOOM_DEADLOCK_H
 
+#include "errors.h"
 #include "hloom.h"
 
-extern void hloom_deadlock_check(const HloomProvider *provider, const HloomKey *name,
-								 int64 waited);
+extern void hloom_deadlock_check(const HloomProvider *provider, const HloomCourse *course,
+								 HloomGrant *holder);
 
 #endif							/* HLOOM_DEADLOCK_H */

@@ -97,10 +97,11 @@ hloom_error_reply(HloomReply reply, const HloomCourse *course)
 }
 
 /*
- * The DETAIL line of contention: who holds the key until when, as far as the provider told.
+ * Returns the DETAIL line of contention, palloc'd: who holds the key until when, as far as the
+ * provider told.
  */
-static char *
-busy_detail(const HloomCourse *course, const HloomGrant *holder)
+char *
+hloom_error_busy_detail(const HloomCourse *course, const HloomGrant *holder)
 {
 	StringInfoData buf;
 	char	   *role = OidIsValid(holder->holder_role) ?
@@ -134,13 +135,13 @@ hloom_error_busy(const HloomCourse *course, const HloomGrant *holder, bool lock_
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("canceling statement due to lock timeout"),
-				 errdetail_internal("%s", busy_detail(course, holder))));
+				 errdetail_internal("%s", hloom_error_busy_detail(course, holder))));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain lease on key \"%s\" of namespace \"%s\":"
 					" held by another owner",
 					key_text(course->name), namespace_text(course->name)),
-			 errdetail_internal("%s", busy_detail(course, holder)),
+			 errdetail_internal("%s", hloom_error_busy_detail(course, holder)),
 			 errhint("Use max_wait to wait longer, or hloom_try_acquire() to skip a busy key.")));
 	pg_unreachable();
 }
@@ -173,20 +174,93 @@ hloom_error_reentrancy(const HloomKey *name)
 }
 
 /*
+ * Adds one side of a deadlock to an array of JSON that hloom_error_deadlock() closes: a process
+ * that waits for a lease or a lock, and for whom.  name is that of the lease, or NULL.
+ */
+void
+hloom_error_add_wait(StringInfo cycle, int pid, bool lease, const HloomKey *name, int blocked_by)
+{
+	appendStringInfo(cycle, "%s{\"pid\": %d, \"waits_for\": \"%s\"", cycle->len == 0 ? "[" : ", ",
+					 pid, lease ? "lease" : "lock");
+	if (name != NULL)
+	{
+		appendStringInfoString(cycle, ", \"namespace\": ");
+		escape_json(cycle, namespace_text(name));
+		appendStringInfoString(cycle, ", \"key\": ");
+		escape_json(cycle, key_text(name));
+	}
+	appendStringInfo(cycle, ", \"blocked_by\": %d}", blocked_by);
+}
+
+static char *
+deadlock_detail(const HloomCourse *course, StringInfo cycle)
+{
+	StringInfoData buf;
+
+	begin_detail(&buf, course);
+	appendStringInfo(&buf, ", \"cycle\": %s]}", cycle->data);
+	return buf.data;
+}
+
+/*
+ * Raises 40P01: the session waits for others that wait for it.
+ */
+void
+hloom_error_deadlock(const HloomCourse *course, StringInfo cycle)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			 errmsg("deadlock detected"),
+			 errdetail_internal("%s", deadlock_detail(course, cycle)),
+			 errhint("Take keys and rows in one order everywhere.")));
+	pg_unreachable();
+}
+
+/*
  * Raises 40P01: the session would wait for a lease of its own.
  */
 void
 hloom_error_own_lease(const HloomKey *name)
 {
 	HloomCourse course = {.name = name,.attempts = 1};
+	StringInfoData cycle;
 
+	initStringInfo(&cycle);
+	hloom_error_add_wait(&cycle, MyProcPid, true, name, MyProcPid);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 errmsg("deadlock detected: this session itself holds the lease on key \"%s\" of"
 					" namespace \"%s\"", key_text(name), namespace_text(name)),
-			 errdetail_internal("%s", hloom_error_detail(&course)),
+			 errdetail_internal("%s", deadlock_detail(&course, &cycle)),
 			 errhint("Give the lease back first, or pass its owner token to have it renewed.")));
 	pg_unreachable();
+}
+
+/*
+ * Logs that a wait has lasted for long, and who is in the way.
+ */
+void
+hloom_error_log_waiting(const HloomCourse *course, const HloomGrant *holder)
+{
+	ereport(LOG,
+			(errmsg("process %d still waiting for lease on key \"%s\" of namespace \"%s\""
+					" after " INT64_FORMAT ".%03d ms",
+					MyProcPid, key_text(course->name), namespace_text(course->name),
+					course->waited / 1000, (int) (course->waited % 1000)),
+			 errdetail_internal("%s", hloom_error_busy_detail(course, holder))));
+}
+
+/*
+ * Logs that a wait of which the log has been told has ended well.
+ */
+void
+hloom_error_log_acquired(const HloomCourse *course)
+{
+	ereport(LOG,
+			(errmsg("process %d acquired lease on key \"%s\" of namespace \"%s\""
+					" after " INT64_FORMAT ".%03d ms",
+					MyProcPid, key_text(course->name), namespace_text(course->name),
+					course->waited / 1000, (int) (course->waited % 1000))));
 }
 
 /*

@@ -5,6 +5,8 @@
 #ifndef HLOOM_ERRORS_H
 #define HLOOM_ERRORS_H
 
+#include "lib/stringinfo.h"
+
 #include "hloom.h"
 
 /* Class LL is in the range the SQL standard leaves to implementations. */
@@ -33,6 +35,7 @@ typedef enum HloomLostPlace
 } HloomLostPlace;
 
 extern char *hloom_error_detail(const HloomCourse *course);
+extern char *hloom_error_busy_detail(const HloomCourse *course, const HloomGrant *holder);
 pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCourse *course);
 pg_noreturn extern void hloom_error_busy(const HloomCourse *course, const HloomGrant *holder,
 										 bool lock_timeout);
@@ -47,6 +50,11 @@ extern void hloom_error_warn_extend(const HloomCourse *course);
 extern void hloom_error_warn_disabled(const HloomKey *name);
 pg_noreturn extern void hloom_error_null(const char *argument);
 pg_noreturn extern void hloom_error_own_lease(const HloomKey *name);
+extern void hloom_error_add_wait(StringInfo cycle, int pid, bool lease, const HloomKey *name,
+								 int blocked_by);
+pg_noreturn extern void hloom_error_deadlock(const HloomCourse *course, StringInfo cycle);
+extern void hloom_error_log_waiting(const HloomCourse *course, const HloomGrant *holder);
+extern void hloom_error_log_acquired(const HloomCourse *course);
 pg_noreturn extern void hloom_error_scope(const char *provider);
 pg_noreturn extern void hloom_error_tracked_full(void);
 pg_noreturn extern void hloom_error_not_built(const char *what);

@@ -22,6 +22,7 @@
 
 #include "compat.h"
 #include "deadlock.h"
+#include "errors.h"
 #include "waiting.h"
 #include "waitlist.h"
 
@@ -59,17 +60,30 @@ check_client(int64 now)
 }
 
 /*
- * Looks for a deadlock when that is due.  Raises 40P01.
+ * Looks for a deadlock when that is due, and returns whether it was.  Raises 40P01.
  */
-static void
+static bool
 check_deadlock(HloomWait *wait, int64 now)
 {
+	HloomCourse course = {
+		.name = wait->name,
+		.waited = now - wait->began,
+		.attempts = wait->attempts
+	};
+	HloomGrant	holder = {0};
+
 	if (wait->check_at == 0)
 		wait->check_at = now + (int64) DeadlockTimeout * 1000;
 	if (now < wait->check_at)
-		return;
-	hloom_deadlock_check(wait->provider, wait->name, now - wait->began);
+		return false;
+	hloom_deadlock_check(wait->provider, &course, &holder);
+	if (log_lock_waits && !wait->logged)
+	{
+		hloom_error_log_waiting(&course, &holder);
+		wait->logged = true;
+	}
 	wait->check_at = hloom_waiting_clock() + (int64) DeadlockTimeout * 1000;
+	return true;
 }
 
 /*
@@ -116,7 +130,24 @@ hloom_waiting_sleep(HloomWait *wait, int64 usec)
 		if (hloom_waitlist_look(&again))
 			return HLOOM_WOKEN;
 		check_client(now);
-		check_deadlock(wait, now);
+
+		/* The search may have used up a wake-up: see whether there was one before sleeping. */
+		if (check_deadlock(wait, now))
+			continue;
 		sleep_some(Min(Min(end, enough_at), wait->check_at) - now, again);
 	}
+}
+
+/*
+ * The wait has ended with a grant, or there was none.
+ */
+void
+hloom_waiting_granted(const HloomWait *wait)
+{
+	HloomCourse course = {.name = wait->name};
+
+	if (likely(!wait->logged))
+		return;
+	course.waited = hloom_waiting_clock() - wait->began;
+	hloom_error_log_acquired(&course);
 }

@@ -21,7 +21,8 @@
  * Locking.  A waiter's fields are guarded by the LWLock of its key's partition; so is the list.
  * One is held at a time, and it may be taken while a bucket of the lease table is locked.  waiting
  * of a partition (shmem.h) counts its list: changed with the lock, by an operation that is a
- * barrier, and read without.
+ * barrier, and read without.  HLOOM_LWLOCK_VICTIMS is taken before those, one after the other: it
+ * makes the look for victims and the own mark one step, while the mark is a field like any other.
  *
  * This file is the waiting backend's part, waitlist_wake.c that of the others.  Does not raise.
  * Knows no page, no provider and no policy.
@@ -253,4 +254,52 @@ hloom_waitlist_leave(void)
 		hloom_waitlist_set_latch(next);
 	}
 	LWLockRelease(lock);
+}
+
+/*
+ * Whether the wait goes on, and does not end for a deadlock.
+ */
+static bool
+goes_on(const HloomWaiter *copy)
+{
+	LWLock	   *lock = hloom_waitlist_lock_of(copy->hash);
+	bool		found = false;
+	dlist_iter	iter;
+
+	LWLockAcquire(lock, LW_SHARED);
+	dlist_foreach(iter, &hloom_shared->waiters[copy->hash % HLOOM_PARTITIONS])
+	{
+		HloomWaiter *waiter = dlist_container(HloomWaiter, node, iter.cur);
+
+		if (waiter->ticket != copy->ticket)
+			continue;
+		found = !waiter->victim;
+		break;
+	}
+	LWLockRelease(lock);
+	return found;
+}
+
+/*
+ * Of the waits of a deadlock, given as copies, this backend's is to end.  Returns false, and it
+ * goes on, when one of them is over or ends for a deadlock already.
+ */
+bool
+hloom_waitlist_be_victim(const HloomWaiter *const *waits, int count)
+{
+	LWLock	   *victims = &GetNamedLWLockTranche(HLOOM_EXTENSION)[HLOOM_LWLOCK_VICTIMS].lock;
+	bool		alone = true;
+
+	Assert(mine != NULL);
+	LWLockAcquire(victims, LW_EXCLUSIVE);
+	for (int i = 0; i < count && alone; i++)
+		alone = goes_on(waits[i]);
+	if (alone)
+	{
+		LWLockAcquire(hloom_waitlist_lock_of(mine->hash), LW_EXCLUSIVE);
+		mine->victim = true;
+		LWLockRelease(hloom_waitlist_lock_of(mine->hash));
+	}
+	LWLockRelease(victims);
+	return alone;
 }

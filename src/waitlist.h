@@ -33,7 +33,7 @@ typedef struct HloomWaiter
 	TimestampTz wakes_at;		/* looks by itself then; 0: is awake */
 	int64		attempts;		/* that were refused */
 	bool		missed;			/* was woken or had its turn, and did nothing */
-	bool		victim;			/* ends itself to break a deadlock */
+	bool		victim;			/* ends itself to break a deadlock; never unset */
 	uint16		ns_len;
 	uint16		key_len;
 	char		application[NAMEDATALEN];
@@ -53,6 +53,7 @@ extern bool hloom_waitlist_look(TimestampTz *again);
 extern void hloom_waitlist_granted(TimestampTz end);
 extern void hloom_waitlist_leave(void);
 extern bool hloom_waitlist_is_in(void);
+extern bool hloom_waitlist_be_victim(const HloomWaiter *const *waits, int count);
 
 /* waitlist_wake.c: for whoever gives a key free, or takes it. */
 extern int	hloom_waitlist_reserve(uint64 hash);
