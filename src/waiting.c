@@ -60,9 +60,9 @@ check_client(int64 now)
 }
 
 /*
- * Looks for a deadlock when that is due, and returns whether it was.  Raises 40P01.
+ * Looks for a deadlock when that is due.  Raises 40P01.
  */
-static bool
+static void
 check_deadlock(HloomWait *wait, int64 now)
 {
 	HloomCourse course = {
@@ -75,7 +75,7 @@ check_deadlock(HloomWait *wait, int64 now)
 	if (wait->check_at == 0)
 		wait->check_at = now + (int64) DeadlockTimeout * 1000;
 	if (now < wait->check_at)
-		return false;
+		return;
 	hloom_deadlock_check(wait->provider, &course, &holder);
 	if (log_lock_waits && !wait->logged)
 	{
@@ -83,16 +83,16 @@ check_deadlock(HloomWait *wait, int64 now)
 		wait->logged = true;
 	}
 	wait->check_at = hloom_waiting_clock() + (int64) DeadlockTimeout * 1000;
-	return true;
 }
 
 /*
- * Sleeps for at most so many microseconds, and until "again" at the latest.
+ * Sleeps until one of both times at the latest: of hloom_waiting_clock(), and of day.
  */
 static void
-sleep_some(int64 usec, TimestampTz again)
+sleep_until(int64 time, TimestampTz again)
 {
-	usec = Min(usec, CLIENT_CHECK);
+	int64		usec = Min(Max(time - hloom_waiting_clock(), 0), CLIENT_CHECK);
+
 	if (again != DT_NOEND)
 		usec = Min(usec, Max(again - GetCurrentTimestamp(), 0));
 
@@ -127,14 +127,13 @@ hloom_waiting_sleep(HloomWait *wait, int64 usec)
 			return HLOOM_SLEPT;
 		if (now >= enough_at)
 			return HLOOM_SLEPT_ENOUGH;
+		check_client(now);
+		check_deadlock(wait, now);
+
+		/* Comes last, since all of the above may reset the latch. */
 		if (hloom_waitlist_look(&again))
 			return HLOOM_WOKEN;
-		check_client(now);
-
-		/* The search may have used up a wake-up: see whether there was one before sleeping. */
-		if (check_deadlock(wait, now))
-			continue;
-		sleep_some(Min(Min(end, enough_at), wait->check_at) - now, again);
+		sleep_until(Min(Min(end, enough_at), wait->check_at), again);
 	}
 }
 
