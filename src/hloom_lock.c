@@ -17,6 +17,7 @@
 #include "lease_ddl.h"
 #include "shmem.h"
 #include "statement.h"
+#include "truncation.h"
 
 HLOOM_MODULE_MAGIC;
 
@@ -31,6 +32,7 @@ _PG_init(void)
 	{
 		hloom_shmem_init();
 		hloom_statement_init();
+		hloom_truncation_init();
 		hloom_launcher_init();
 	}
 }

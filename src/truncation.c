@@ -1,44 +1,97 @@
 /*
  * truncation.c
- *	  TRUNCATE of the lease table, and the leases that follow a session or a transaction.
+ *	  TRUNCATE and DROP of the lease table, and who depends on its leases.
  *
- * When it commits all of them are lost, and their sessions are to notice, as those who wait for
- * their keys; rolled back, none is.
+ * When it commits all leases are lost, and the sessions that follow them are to notice, as those
+ * who wait for a key: the next attempt finds the key free, or no table.  Rolled back, none is lost.
  * Until then its lock keeps everybody away.
+ *
+ * TRUNCATE is told by statement.c; of a table about to be dropped core tells an object access hook,
+ * since the command names the extension, its schema or its owner.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
 
 #include "lease_table.h"
 #include "tracked.h"
 #include "truncation.h"
 #include "waitlist.h"
 
-/* The outermost subtransaction that truncated the table and has not been rolled back. */
-static SubTransactionId truncated_in = InvalidSubTransactionId;
+static object_access_hook_type prev_object_access = NULL;
+
+/* The outermost subtransaction that emptied the table and has not been rolled back. */
+static SubTransactionId emptied_in = InvalidSubTransactionId;
 
 static void
 end_transaction(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT && truncated_in != InvalidSubTransactionId)
+	if (event == XACT_EVENT_COMMIT && emptied_in != InvalidSubTransactionId)
 	{
 		hloom_tracked_lose_all();
 		hloom_waitlist_wake_all();
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		truncated_in = InvalidSubTransactionId;
+		emptied_in = InvalidSubTransactionId;
 }
 
 static void
 end_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
-	if (subid != truncated_in)
+	if (subid != emptied_in)
 		return;
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		truncated_in = parent;
+		emptied_in = parent;
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		truncated_in = InvalidSubTransactionId;
+		emptied_in = InvalidSubTransactionId;
+}
+
+/*
+ * This subtransaction has emptied the table, or will have.
+ */
+static void
+note_emptied(void)
+{
+	static bool registered = false;
+
+	if (emptied_in != InvalidSubTransactionId)
+		return;
+	if (!registered)
+	{
+		RegisterXactCallback(end_transaction, NULL);
+		RegisterSubXactCallback(end_subtransaction, NULL);
+		registered = true;
+	}
+	emptied_in = GetCurrentSubTransactionId();
+}
+
+/*
+ * Whether the relation is our table.  VACUUM FULL drops a table of the same access method.
+ */
+static bool
+is_our_table(Oid relid)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+	bool		ours;
+
+	if (rel == NULL)
+		return false;
+	ours = hloom_table_is_ours(rel);
+	RelationClose(rel);
+	return ours && relid == hloom_table_oid();
+}
+
+static void
+look_at_object(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, class, object, sub, arg);
+	if (access == OAT_DROP && class == RelationRelationId && sub == 0 && is_our_table(object))
+		note_emptied();
 }
 
 /*
@@ -47,15 +100,16 @@ end_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId 
 void
 hloom_truncation_note(void)
 {
-	static bool registered = false;
+	if (hloom_table_has_new_file())
+		note_emptied();
+}
 
-	if (truncated_in != InvalidSubTransactionId || !hloom_table_has_new_file())
-		return;
-	if (!registered)
-	{
-		RegisterXactCallback(end_transaction, NULL);
-		RegisterSubXactCallback(end_subtransaction, NULL);
-		registered = true;
-	}
-	truncated_in = GetCurrentSubTransactionId();
+/*
+ * Installs the hook.  Called from _PG_init while the server preloads libraries.
+ */
+void
+hloom_truncation_init(void)
+{
+	prev_object_access = object_access_hook;
+	object_access_hook = look_at_object;
 }

@@ -362,6 +362,34 @@ cmp_ok($refused, '>', 0, "a key just given back is kept for its waiter: $refused
 is($granted, $rounds, 'not for long, if that one does not move');
 is($handed, $rounds, 'which gets it the next time');
 
+# ---- the extension is dropped ------------------------------------------------------------------
+
+# Who waits is told, each, also when it is there again at once; not when the drop is rolled back.
+my $drop = 'DROP EXTENSION hloom_lock';
+for my $dropping ($drop, "BEGIN; $drop; CREATE EXTENSION hloom_lock; COMMIT")
+{
+	$key = sprintf('case-%d', ++$case);
+	ask($holder, lease("'10 min'"));
+	my @waiters = map {
+		start_waiter($node, $other, "dropped-$case-$_",
+			"SELECT fence FROM hloom_acquire('hand', '$key', $sleeper)")
+	} 1 .. 3;
+	my $wakeups = metric($other, 'wakeups');
+	ask($third, "BEGIN; $drop; ROLLBACK");
+	is(metric($other, 'wakeups'), $wakeups, 'rolled back, it wakes nobody');
+	ask($third, $dropping);
+	for my $waiter (@waiters)
+	{
+		# The function that called is gone as well, so what it says then is not ours to choose.
+		my ($out, $err, $rc) = end_waiter($waiter);
+		my $expected = $dropping eq $drop ? qr/^55000$/ : qr/^(?!57014)[0-9A-Z]{5}$/;
+		like(state_of($err), $expected, "$dropping: who waits is told");
+	}
+	ask($third, 'CREATE EXTENSION IF NOT EXISTS hloom_lock');
+	is(ask($other, 'SELECT count(*) FROM hloom_leases'), 0, 'and has got nothing');
+}
+hand_over('created again', %take, free => sub { ask($holder, release()) }, wakeups => 1);
+
 $_->quit for $holder, $other, $third;
 $node->stop;
 done_testing();
