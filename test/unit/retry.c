@@ -55,15 +55,15 @@ check_words(const HloomRetry *policy, const char *expected, const char *what)
 		printf("# got \"%s\", expected \"%s\"\n", got, expected);
 }
 
+static uint64 draw_state = UINT64CONST(88172645463325252);
+
 static uint64
 draw(void)
 {
-	static uint64 state = UINT64CONST(88172645463325252);
-
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state;
+	draw_state ^= draw_state << 13;
+	draw_state ^= draw_state >> 7;
+	draw_state ^= draw_state << 17;
+	return draw_state;
 }
 
 /* In [0, 1), and now and then the last number before 1. */
@@ -97,16 +97,17 @@ typedef struct Run
 	int64		trip;			/* how long each attempt takes */
 	int64		oversleep;		/* each sleep takes up to this longer */
 	int64		wake_every;		/* 0: nobody wakes; else a sleep is interrupted so often */
-	int64		enough_at;		/* 0: never; else patience ends with the sleep that ends then */
+	int64		enough_at;		/* 0: never; else patience ends in a sleep, then */
 	int64		answer_at;		/* this attempt, counted from 1, answers ... */
 	HloomReply	answer;			/* ... this */
 	int64		lease;			/* 0: so long that no grant is late */
 	HloomReply	reply;			/* how it ended */
 	bool		late;
+	bool		had_enough;
 	int64		attempts;
+	int64		extra;
 	int64		waited;
 	int64		sleeps;
-	int64		woken;
 	int64		at[200];		/* when each attempt began */
 } Run;
 
@@ -122,16 +123,20 @@ test_now(void)
 static HloomSlept
 test_sleep(HloomAttempts *attempts, int64 usec)
 {
+	bool		woken = current->wake_every > 0 && usec >= current->wake_every;
+
 	current->sleeps++;
-	if (current->wake_every > 0 && usec > current->wake_every)
+	if (woken)
+		usec = current->wake_every;
+	else if (current->oversleep > 0)
+		usec += (int64) (draw() % current->oversleep);
+	if (current->enough_at > 0 && clock_now - START + usec >= current->enough_at)
 	{
-		clock_now += current->wake_every;
-		current->woken++;
-		return HLOOM_WOKEN;
+		clock_now = Max(clock_now, START + current->enough_at);
+		return HLOOM_SLEPT_ENOUGH;
 	}
-	clock_now += usec + (current->oversleep > 0 ? (int64) (draw() % current->oversleep) : 0);
-	return current->enough_at > 0 && clock_now - START >= current->enough_at ?
-		HLOOM_SLEPT_ENOUGH : HLOOM_SLEPT;
+	clock_now += usec;
+	return woken ? HLOOM_WOKEN : HLOOM_SLEPT;
 }
 
 static HloomReply
@@ -160,10 +165,12 @@ run(Run *r, const HloomRetry *policy, int64 max_wait)
 
 	current = r;
 	clock_now = START;
-	r->sleeps = r->woken = 0;
+	r->sleeps = 0;
 	r->reply = hloom_attempts_run(&attempts);
 	r->late = attempts.late;
+	r->had_enough = attempts.had_enough;
 	r->attempts = attempts.made;
+	r->extra = attempts.extra;
 	r->waited = attempts.waited;
 }
 
@@ -469,6 +476,184 @@ test_answers(void)
 		  "item 44: earlier attempts are not its time");
 }
 
+/*
+ * A wake-up gives an attempt that the policy does not count, and the wait goes on to its end.
+ */
+static void
+test_wakeups(void)
+{
+	const HloomRetry once = INTERVAL(1, 100 * MS);
+	const HloomRetry interval = INTERVAL(100, 40 * MS);
+	Run			r = {.wake_every = 30 * MS};
+
+	run(&r, &once, HLOOM_NO_BOUND);
+	check(r.attempts == 5 && r.extra == 3 && r.at[1] == 30 * MS && r.at[2] == 60 * MS &&
+		  r.at[3] == 90 * MS && r.at[4] == 100 * MS && r.waited == 100 * MS,
+		  "woken at 30, 60, 90 ms: attempts then, and the retry at 100 ms");
+	r.wake_every = 50 * MS;
+	run(&r, &once, HLOOM_NO_BOUND);
+	check(r.attempts == 3 && r.extra == 1 && r.waited == 100 * MS,
+		  "woken at the end of the delay: that attempt is the retry");
+	r.wake_every = 30 * MS;
+	r.trip = 15 * MS;
+	run(&r, &once, HLOOM_NO_BOUND);
+	check(r.attempts == 4 && r.extra == 2 && r.at[3] == 115 * MS && r.waited == 130 * MS,
+		  "an extra attempt takes its time from the delay");
+	r.trip = 90 * MS;
+	run(&r, &once, HLOOM_NO_BOUND);
+	check(r.attempts == 3 && r.extra == 1 && r.at[1] == 120 * MS && r.at[2] == 210 * MS &&
+		  r.waited == 300 * MS, "one that takes all of it is followed by the retry");
+
+	r.trip = 0;
+	r.wake_every = 15 * MS;
+	run(&r, &interval, 100 * MS);
+	check(r.attempts == 7 && r.extra == 4 && r.at[3] == 40 * MS && r.at[6] == 80 * MS &&
+		  r.waited == 80 * MS, "item 22: wake-ups do not move the retries at 40 and 80 ms");
+	r.wake_every = 30 * MS;
+	r.trip = 50 * MS;
+	run(&r, &interval, 100 * MS);
+	check(r.attempts == 2 && r.extra == 1 && r.waited == 130 * MS,
+		  "item 37: an extra attempt that took all of the bound is the last");
+	run(&r, &interval, 0);
+	check(r.attempts == 1 && r.sleeps == 0, "item 24: no time to wait, nothing to be woken from");
+}
+
+/*
+ * What an extra attempt answers counts as that of any other.
+ */
+static void
+test_answers_woken(void)
+{
+	static const HloomRetry interval = INTERVAL(5, 1000 * MS);
+	static const HloomReply answers[] = {
+		HLOOM_YES, HLOOM_UNAVAILABLE, HLOOM_TIMEOUT, HLOOM_FAILURE
+	};
+	Run			r = {.wake_every = 300 * MS};
+
+	for (int i = 0; i < lengthof(answers); i++)
+	{
+		r.answer = answers[i];
+		r.answer_at = 3;
+		run(&r, &interval, HLOOM_NO_BOUND);
+		check(r.reply == answers[i] && r.attempts == 3 && r.extra == 2 && r.waited == 600 * MS &&
+			  r.sleeps == 2 && !r.late && !r.had_enough,
+			  "a grant or a failure of an extra attempt ends it at once");
+		r.answer_at = 5;
+		run(&r, &interval, HLOOM_NO_BOUND);
+		check(r.reply == answers[i] && r.attempts == 5 && r.extra == 3 && r.waited == 1000 * MS,
+			  "so does that of the retry after three of them");
+	}
+
+	r.answer = HLOOM_YES;
+	r.answer_at = 2;
+	r.lease = r.trip = 500 * MS;
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.reply == HLOOM_TIMEOUT && r.late && r.attempts == 2 && r.extra == 1 &&
+		  r.waited == 1300 * MS, "item 46: a late grant of an extra attempt is none");
+	r.trip = r.lease - 1;
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.reply == HLOOM_YES && !r.late, "item 44: one in time is, whatever came before");
+}
+
+/*
+ * The caller's patience ends in a sleep.
+ */
+static void
+test_enough(void)
+{
+	const HloomRetry interval = INTERVAL(5, 100 * MS);
+	Run			r = {.enough_at = 250 * MS};
+
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.reply == HLOOM_NO && r.had_enough && r.attempts == 3 && r.sleeps == 3 &&
+		  r.waited == 250 * MS, "patience ends in the third delay: no further attempt");
+	r.wake_every = 40 * MS;
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.reply == HLOOM_NO && r.had_enough && r.attempts - r.extra == 3 && r.extra == 5 &&
+		  r.waited == 250 * MS, "the same with wake-ups");
+	r.enough_at = 200 * MS;
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.had_enough && r.attempts - r.extra == 2 && r.waited == 200 * MS,
+		  "at the end of a delay it goes before the retry");
+	run(&r, &interval, 200 * MS);
+	check(r.reply == HLOOM_NO && !r.had_enough && r.waited == 100 * MS,
+		  "a bound that is not later goes before it");
+	r.answer_at = 2;
+	r.answer = HLOOM_YES;
+	run(&r, &interval, HLOOM_NO_BOUND);
+	check(r.reply == HLOOM_YES && !r.had_enough, "a grant before it is one");
+}
+
+static void
+test_long_delays(void)
+{
+	const HloomRetry longest = INTERVAL(3, MOST);
+	const HloomRetry shaken = {
+		.kind = HLOOM_RETRY_INTERVAL, .retries = 3, .delay = MOST - 10, .jitter = MOST
+	};
+	const HloomRetry *const policies[] = {&longest, &shaken};
+	Run			r = {.wake_every = 1000 * MS,.trip = 7,.answer_at = 4,.answer = HLOOM_YES};
+
+	for (int i = 0; i < lengthof(policies); i++)
+	{
+		run(&r, policies[i], HLOOM_NO_BOUND);
+		check(r.reply == HLOOM_YES && r.attempts == 4 && r.extra == 3 &&
+			  r.waited == 3000 * MS + 4 * r.trip, "the longest delay does not overflow");
+	}
+	r.answer_at = 0;
+	r.enough_at = 5000 * MS;
+	run(&r, &longest, HLOOM_NO_BOUND);
+	check(r.had_enough && r.attempts == 5 && r.waited == 5000 * MS, "nor does its rest");
+}
+
+/*
+ * Any policy and any bound, with wake-ups and without: the same retries, and the same end.
+ */
+static void
+test_wakeups_change_no_end(void)
+{
+	int64		extra = 0;
+	bool		good = true;
+
+	for (int i = 0; i < 10000 && good; i++)
+	{
+		HloomRetry	policy = {.kind = i % 4, .retries = (int32) (draw() % 12)};
+		uint64		seed = draw_state;
+		int64		bound;
+		Run			still = {0};
+		Run			woken = {0};
+
+		if (policy.kind != HLOOM_RETRY_IMMEDIATE)
+			policy.delay = (int64) (draw() % (200 * MS));
+		policy.max_delay = policy.delay + (int64) (draw() % (2000 * MS));
+		policy.factor = 1 + 3 * draw_share();
+		policy.jitter = draw() % 2 ? 0 : (int64) (draw() % (100 * MS));
+		bound = draw() % 3 == 0 ? HLOOM_NO_BOUND :
+			(int64) (draw() % (uint64) (hloom_retry_max_total(&policy) * 3 / 2 + 2));
+		woken.wake_every = hloom_retry_max_total(&policy) / (int64) (1 + draw() % 150) + 1;
+
+		draw_state = seed;
+		run(&still, &policy, bound);
+		draw_state = seed;
+		run(&woken, &policy, bound);
+		extra += woken.extra;
+		good = still.reply == HLOOM_NO && woken.reply == HLOOM_NO && still.extra == 0 &&
+			woken.waited == still.waited && woken.attempts - woken.extra == still.attempts &&
+			still.attempts <= policy.retries + 1 &&
+			(bound == HLOOM_NO_BOUND || woken.waited < Max(bound, 1));
+		if (!good)
+			printf("# round %d: kind %d, retries %d, delay %lld, jitter %lld, bound %lld, woken"
+				   " every %lld: waited %lld and %lld, attempts %lld and %lld - %lld\n",
+				   i, policy.kind, policy.retries, (long long) policy.delay,
+				   (long long) policy.jitter, (long long) bound, (long long) woken.wake_every,
+				   (long long) still.waited, (long long) woken.waited,
+				   (long long) still.attempts, (long long) woken.attempts,
+				   (long long) woken.extra);
+	}
+	check(good, "wake-ups change neither the end of a wait nor its retries");
+	check(extra > 100000, "and there were some");
+}
+
 int
 main(void)
 {
@@ -481,5 +666,10 @@ main(void)
 	test_answers();
 	test_no_time();
 	test_spent();
+	test_wakeups();
+	test_answers_woken();
+	test_enough();
+	test_long_delays();
+	test_wakeups_change_no_end();
 	return failed != 0;
 }
