@@ -29,8 +29,8 @@ attempt_once(HloomAttempts *run, int64 start)
 }
 
 /*
- * Waits, with an attempt after each wake-up.  Returns the reply of the last one that ends the wait,
- * or HLOOM_NO when it is over.
+ * Waits, with an attempt after each wake-up.  Sleeps even for no time, so that patience can end.
+ * Returns the reply of the last attempt when it ends the wait, or HLOOM_NO when that is over.
  */
 static HloomReply
 wait_between(HloomAttempts *run, int64 start, int64 delay)
@@ -38,7 +38,7 @@ wait_between(HloomAttempts *run, int64 start, int64 delay)
 	int64		end = delay > PG_INT64_MAX - run->waited ? PG_INT64_MAX : run->waited + delay;
 	HloomReply	reply = HLOOM_NO;
 
-	while (reply == HLOOM_NO && run->waited < end && !run->had_enough)
+	do
 	{
 		HloomSlept	slept = run->clock->sleep(run, end - run->waited);
 
@@ -50,7 +50,7 @@ wait_between(HloomAttempts *run, int64 start, int64 delay)
 			run->extra++;
 			reply = attempt_once(run, start);
 		}
-	}
+	} while (reply == HLOOM_NO && run->waited < end && !run->had_enough);
 	return reply;
 }
 

@@ -105,8 +105,8 @@ sleep_until(int64 time, TimestampTz again)
 
 /*
  * Waits so many microseconds, unless something makes an attempt worth while before, or lock_timeout
- * is over.  Lets interrupts in, at the beginning and at the end, too.  Raises 40P01 and what
- * interrupts raise.
+ * is over.  Looks at everything that ends a wait at least once, even for no time, and lets
+ * interrupts in at the beginning and at the end, too.  Raises 40P01 and what interrupts raise.
  */
 HloomSlept
 hloom_waiting_sleep(HloomWait *wait, int64 usec)
@@ -123,12 +123,12 @@ hloom_waiting_sleep(HloomWait *wait, int64 usec)
 	{
 		CHECK_FOR_INTERRUPTS();
 		now = hloom_waiting_clock();
-		if (now >= end)
-			return HLOOM_SLEPT;
 		if (now >= enough_at)
 			return HLOOM_SLEPT_ENOUGH;
 		check_client(now);
 		check_deadlock(wait, now);
+		if (now >= end)
+			return HLOOM_SLEPT;
 
 		/* Comes last, since all of the above may reset the latch. */
 		if (hloom_waitlist_look(&again))

@@ -562,6 +562,7 @@ static void
 test_enough(void)
 {
 	const HloomRetry interval = INTERVAL(5, 100 * MS);
+	const HloomRetry immediate = IMMEDIATE(100);
 	Run			r = {.enough_at = 250 * MS};
 
 	run(&r, &interval, HLOOM_NO_BOUND);
@@ -582,6 +583,15 @@ test_enough(void)
 	r.answer = HLOOM_YES;
 	run(&r, &interval, HLOOM_NO_BOUND);
 	check(r.reply == HLOOM_YES && !r.had_enough, "a grant before it is one");
+
+	r.answer_at = 0;
+	r.trip = 60 * MS;
+	run(&r, &immediate, HLOOM_NO_BOUND);
+	check(r.had_enough && r.attempts == 4 && r.extra == 0 && r.waited == 240 * MS,
+		  "and it ends without any delay, too");
+	r.enough_at = 0;
+	run(&r, &immediate, HLOOM_NO_BOUND);
+	check(r.attempts == 101 && r.sleeps == 100, "that is, there is a chance between any two");
 }
 
 static void
