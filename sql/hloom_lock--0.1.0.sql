@@ -251,10 +251,10 @@ CREATE PROCEDURE hloom_acquire_wait(
 	note pg_catalog.text DEFAULT NULL
 )
 LANGUAGE C
-AS 'MODULE_PATHNAME', 'hloom_sql_not_built';
+AS 'MODULE_PATHNAME', 'hloom_sql_acquire_wait';
 
 COMMENT ON PROCEDURE hloom_acquire_wait(text, text, uuid, bigint, timestamptz, interval, interval, hloom_retry_policy, text, text) IS
-'takes a lease, waiting outside of any transaction and snapshot. Not supported by this version: 0A000';
+'takes a lease as hloom_acquire() does, and waits for a busy key without snapshot, xid and transaction, so that VACUUM is not held back: one row, or error 55P03. owner: a token of the caller''s own, or NULL for a new one; fence and lease_end: results, what is passed for them is ignored. lease, max_wait, retry, note: as of hloom_acquire(). scope: lease (default) or session, with which the namespace''s auto_extend counts. Commits the transaction it is called in, so it is a CALL by itself with autocommit on: 25001 in a transaction block, in a pipeline after another statement, and in a function, procedure or DO block. Other errors as of hloom_acquire()';
 
 CREATE FUNCTION hloom_release(namespace pg_catalog.text, key pg_catalog.text, owner pg_catalog.uuid) RETURNS pg_catalog.bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -362,6 +362,19 @@ hloom_acquire(HloomAcquisition *acquisition)
 }
 
 /*
+ * Returns when its owner must stop to rely on a lease that hloom_acquire granted.  In a disabled
+ * namespace that is never.
+ */
+TimestampTz
+hloom_acquire_end(const HloomAcquisition *acquisition)
+{
+	const HloomCall *call = &acquisition->call;
+
+	return acquisition->options.enabled ? hloom_time_add(call->requested_at, call->lease) :
+		HLOOM_UNCOORDINATED_END;
+}
+
+/*
  * Raises 55P03 for an acquisition that hloom_acquire returned false for.
  */
 void

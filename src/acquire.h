@@ -9,6 +9,9 @@
 #include "options.h"
 #include "retry.h"
 
+/* "9999-01-01 00:00:00+00", the end of what never ends: a lease in a disabled namespace. */
+#define HLOOM_UNCOORDINATED_END INT64CONST(252424080000000000)
+
 typedef struct HloomAcquisition
 {
 	/* Set by the caller: in call all but the clocks. */
@@ -25,6 +28,7 @@ typedef struct HloomAcquisition
 } HloomAcquisition;
 
 extern bool hloom_acquire(HloomAcquisition *acquisition);
+extern TimestampTz hloom_acquire_end(const HloomAcquisition *acquisition);
 pg_noreturn extern void hloom_acquire_raise_busy(const HloomAcquisition *acquisition);
 extern void hloom_acquire_give_back(HloomAcquisition *acquisition);
 extern void hloom_acquire_check(HloomAcquisition *acquisition);

@@ -434,15 +434,3 @@ hloom_error_warn_disabled(const HloomKey *name)
 			 errdetail("The call succeeded without a lease.  This is reported once in a session."),
 			 errhint("See hloom_lock.enabled, and \"enabled\" in hloom_namespaces.")));
 }
-
-/*
- * Raises 0A000 for a part of the interface that this version does not have yet.
- */
-void
-hloom_error_not_built(const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported by this version of hloom_lock", what)));
-	pg_unreachable();
-}

@@ -57,6 +57,5 @@ extern void hloom_error_log_waiting(const HloomCourse *course, const HloomGrant 
 extern void hloom_error_log_acquired(const HloomCourse *course);
 pg_noreturn extern void hloom_error_scope(const char *provider);
 pg_noreturn extern void hloom_error_tracked_full(void);
-pg_noreturn extern void hloom_error_not_built(const char *what);
 
 #endif							/* HLOOM_ERRORS_H */

@@ -43,6 +43,12 @@ hloom_args_require(const char *function, bool changes)
 	hloom_shmem_require();
 }
 
+static bool
+is_given(FunctionCallInfo fcinfo, int at)
+{
+	return at != HLOOM_ARGS_ABSENT && !PG_ARGISNULL(at);
+}
+
 static text *
 text_arg(FunctionCallInfo fcinfo, int at, const char *argument)
 {
@@ -234,7 +240,7 @@ cancels_on_loss(FunctionCallInfo fcinfo, int on_lost)
 {
 	text	   *given;
 
-	if (PG_ARGISNULL(on_lost))
+	if (!is_given(fcinfo, on_lost))
 		return false;
 	given = PG_GETARG_TEXT_PP(on_lost);
 	if (is_word(given, "cancel"))
@@ -275,12 +281,13 @@ scope_arg(FunctionCallInfo fcinfo, int scope, HloomScope otherwise)
  * and statements that end when it is lost.  A namespace's auto_extend is no error there.
  */
 static void
-take_following(HloomCall *call, const HloomOptions *options, FunctionCallInfo fcinfo, int first)
+take_following(HloomCall *call, const HloomOptions *options, FunctionCallInfo fcinfo,
+			   const HloomArgsPlaces *places)
 {
-	int			at = first + HLOOM_ARG_AUTO_EXTEND;
-	bool		wanted = !PG_ARGISNULL(at) && PG_GETARG_BOOL(at);
+	bool		says = is_given(fcinfo, places->auto_extend);
+	bool		wanted = says && PG_GETARG_BOOL(places->auto_extend);
 
-	call->cancel = cancels_on_loss(fcinfo, first + HLOOM_ARG_ON_LOST);
+	call->cancel = cancels_on_loss(fcinfo, places->on_lost);
 	if (call->scope == HLOOM_SCOPE_LEASE && (wanted || call->cancel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -289,32 +296,31 @@ take_following(HloomCall *call, const HloomOptions *options, FunctionCallInfo fc
 				 errdetail("A lease of scope lease is bound to no session that could be followed."),
 				 errhint("Use scope => 'session' or scope => 'transaction'.")));
 	call->auto_extend = call->scope != HLOOM_SCOPE_LEASE &&
-		(PG_ARGISNULL(at) ? options->auto_extend : wanted);
+		(says ? wanted : options->auto_extend);
 	call->max_hold = options->max_hold;
 }
 
 /*
- * Takes the name and the options of a call that takes a lease; first is the place of the first
- * option.  retries tells whether a call that says nothing about waiting follows the namespace's
- * policy; it makes one attempt otherwise.  scope is that of a call that names none.  Raises 22004,
- * 22023, 42501 and 42704.
+ * Takes the name and the options of a call that takes a lease.  retries tells whether a call that
+ * says nothing about waiting follows the namespace's policy; it makes one attempt otherwise.  scope
+ * is that of a call that names none.  Raises 22004, 22023, 42501 and 42704.
  */
 void
-hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo, int first,
-					   bool retries, HloomScope scope)
+hloom_args_acquisition(HloomAcquisition *acquisition, FunctionCallInfo fcinfo,
+					   const HloomArgsPlaces *places, bool retries, HloomScope scope)
 {
 	HloomCall  *call = &acquisition->call;
 	HloomOptions *options = &acquisition->options;
-	int			wait = first + HLOOM_ARG_MAX_WAIT;
-	int			retry = first + HLOOM_ARG_RETRY;
+	int			wait = places->max_wait;
+	int			retry = places->retry;
 
 	hloom_args_name(&call->name, options, fcinfo);
-	call->scope = scope_arg(fcinfo, first + HLOOM_ARG_SCOPE, scope);
-	take_following(call, options, fcinfo, first);
-	call->lease = hloom_args_lease(fcinfo, first + HLOOM_ARG_LEASE, options->default_lease);
+	call->scope = scope_arg(fcinfo, places->scope, scope);
+	take_following(call, options, fcinfo, places);
+	call->lease = hloom_args_lease(fcinfo, places->lease, options->default_lease);
 	call->lease = hloom_time_capped_lease(call->lease, options->max_lease);
-	owner_or_new(call, fcinfo, first + HLOOM_ARG_OWNER);
-	take_note(call, fcinfo, first + HLOOM_ARG_NOTE);
+	owner_or_new(call, fcinfo, places->owner);
+	take_note(call, fcinfo, places->note);
 
 	acquisition->max_wait = HLOOM_NO_BOUND;
 	if (!PG_ARGISNULL(wait))

@@ -35,6 +35,8 @@ enum
 	FIRST_OPTION
 };
 
+static const HloomArgsPlaces places = HLOOM_ARGS_PLACES_FROM(FIRST_OPTION);
+
 /*
  * Takes the arguments of the action.  Raises 22004 and what hloom_action_check() raises.
  */
@@ -154,7 +156,7 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 	HloomAcquisition acquisition = {0};
 
 	hloom_args_require(function, true);
-	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, true, HLOOM_SCOPE_TRANSACTION);
+	hloom_args_acquisition(&acquisition, fcinfo, &places, true, HLOOM_SCOPE_TRANSACTION);
 	take_action(action, fcinfo);
 	check_isolation(function);
 
@@ -163,7 +165,7 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 		hloom_error_warn_disabled(&acquisition.call.name);
 		return hloom_action_run(action);
 	}
-	if (PG_ARGISNULL(FIRST_OPTION + HLOOM_ARG_SCOPE) && !acquisition.call.cancel &&
+	if (PG_ARGISNULL(places.scope) && !acquisition.call.cancel &&
 		!hloom_provider_require(acquisition.options.provider)->exact)
 		acquisition.call.scope = HLOOM_SCOPE_LEASE;
 	return run_locked(&acquisition, action);

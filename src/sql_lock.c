@@ -38,12 +38,9 @@ PG_FUNCTION_INFO_V1(hloom_sql_is_held_handle);
 PG_FUNCTION_INFO_V1(hloom_sql_remaining);
 PG_FUNCTION_INFO_V1(hloom_sql_remaining_text);
 PG_FUNCTION_INFO_V1(hloom_sql_remaining_handle);
-PG_FUNCTION_INFO_V1(hloom_sql_not_built);
 
-#define FIRST_OPTION 2			/* of hloom_try_acquire's arguments */
-
-/* "9999-01-01 00:00:00+00", the end of what never ends. */
-#define UNCOORDINATED_END INT64CONST(252424080000000000)
+/* After namespace and key. */
+static const HloomArgsPlaces places = HLOOM_ARGS_PLACES_FROM(2);
 
 /*
  * Returns the handle of a granted lease, or a placeholder when the namespace is disabled, as a row
@@ -69,8 +66,7 @@ form_handle(FunctionCallInfo fcinfo, const HloomAcquisition *acquisition)
 	values[2] = UUIDPGetDatum(&call->owner);
 	values[3] = Int64GetDatum(coordinated ? acquisition->grant.fence : 0);
 	values[4] = IntervalPGetDatum(hloom_time_to_interval(call->lease));
-	values[5] = TimestampTzGetDatum(coordinated ? hloom_time_add(call->requested_at, call->lease) :
-									UNCOORDINATED_END);
+	values[5] = TimestampTzGetDatum(hloom_acquire_end(acquisition));
 	values[6] = BoolGetDatum(coordinated);
 	tuple = heap_form_tuple(desc, values, nulls);
 	ReleaseTupleDesc(desc);
@@ -95,7 +91,7 @@ acquire(FunctionCallInfo fcinfo, const char *function, bool must)
 
 	hloom_args_require(function, true);
 	memset(&acquisition, 0, sizeof(acquisition));
-	hloom_args_acquisition(&acquisition, fcinfo, FIRST_OPTION, must, HLOOM_SCOPE_LEASE);
+	hloom_args_acquisition(&acquisition, fcinfo, &places, must, HLOOM_SCOPE_LEASE);
 	if (acquisition.call.scope == HLOOM_SCOPE_TRANSACTION)
 		hloom_error_warn_no_block("scope \"transaction\"");
 	if (unlikely(!acquisition.options.enabled))
@@ -276,7 +272,7 @@ look(FunctionCallInfo fcinfo, HloomArgsForm form, const char *function, HloomGra
 		return false;
 	if (!options.enabled)
 	{
-		grant->expires_at = UNCOORDINATED_END;
+		grant->expires_at = HLOOM_UNCOORDINATED_END;
 		return true;
 	}
 	reply = hloom_calls_is_held(hloom_provider_require(options.provider), &call, grant, &cause);
@@ -343,14 +339,4 @@ Datum
 hloom_sql_remaining_handle(PG_FUNCTION_ARGS)
 {
 	return remaining(fcinfo, HLOOM_ARGS_HANDLE);
-}
-
-/*
- * SQL: every function that this version only declares.
- */
-Datum
-hloom_sql_not_built(PG_FUNCTION_ARGS)
-{
-	hloom_error_not_built(psprintf("function %s()", get_func_name(fcinfo->flinfo->fn_oid)));
-	PG_RETURN_NULL();
 }

@@ -1,11 +1,6 @@
--- What this version does not have says so: nothing is accepted and ignored.  What no version will
--- have is an error of its own, before that.
+-- What there is not is an error: nothing is accepted and ignored.
 CREATE SCHEMA options;
 SET search_path = options, public;
-
--- Functions.
-SELECT hl.error($$CALL hloom_acquire_wait('options', 'a')$$);
-CALL hloom_acquire_wait('options', 'a');
 
 -- Values that a lease bound to no session cannot have.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('options', 'a', auto_extend => true)$$);
