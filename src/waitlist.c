@@ -85,7 +85,6 @@ enter(const HloomKey *name)
 	memcpy(waiter->texts + name->ns_len, name->key, name->key_len);
 	dlist_push_tail(&hloom_shared->waiters[name->hash % HLOOM_PARTITIONS], &waiter->node);
 	pg_atomic_fetch_add_u32(&hloom_shared->waiting[name->hash % HLOOM_PARTITIONS], 1);
-	hloom_stats_add_at(waiter->place, HLOOM_STAT_WAITS, 1);
 	mine = waiter;
 }
 
@@ -118,7 +117,7 @@ hloom_waitlist_is_in(void)
 }
 
 /*
- * Tells those who look when this backend gives up at the latest.
+ * The first wait begins: tells those who look when this backend gives up at the latest.
  */
 void
 hloom_waitlist_be_patient(TimestampTz gives_up_at)
@@ -127,6 +126,7 @@ hloom_waitlist_be_patient(TimestampTz gives_up_at)
 		return;
 	LWLockAcquire(hloom_waitlist_lock_of(mine->hash), LW_EXCLUSIVE);
 	mine->gives_up_at = gives_up_at;
+	hloom_stats_add_at(mine->place, HLOOM_STAT_WAITS, 1);
 	LWLockRelease(hloom_waitlist_lock_of(mine->hash));
 }
 

@@ -40,7 +40,7 @@ is( $node->safe_psql(
 
 # Each series, by its counter
 $node->safe_psql('postgres',
-	"SELECT hloom_test_count('each', i, (i + 1) * 1000000) FROM generate_series(0, 9) AS i");
+	"SELECT hloom_test_count('each', i, (i + 1) * 1000000) FROM generate_series(0, 12) AS i");
 is( $node->safe_psql(
 		'postgres', "SELECT name, outcome, value FROM hloom_metrics WHERE namespace = 'each'"),
 	join("\n",
@@ -53,7 +53,10 @@ is( $node->safe_psql(
 		'hostloom_lock_lost||7000000',
 		'hostloom_lock_orphan_releases|released|8000000',
 		'hostloom_lock_orphan_releases|absent|9000000',
-		'hostloom_lock_orphan_releases|failed|10000000'),
+		'hostloom_lock_orphan_releases|failed|10000000',
+		'hostloom_lock_waits||11000000',
+		'hostloom_lock_wakeups||12000000',
+		'hostloom_lock_deadlocks||13000000'),
 	'each counter is one series');
 
 # A count is not undone, and the longest namespace is not cut.
