@@ -188,6 +188,16 @@ SELECT key = repeat('k', 500) AS key, note = repeat('n', 250) AS note
 FROM hloom_leases WHERE owner = hl.owner(3);
 SELECT hloom_release('wait', stored_key(), hl.owner(3)) AS released;
 
+-- The commit before the wait may fail.
+CREATE TABLE deferred (id int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+CREATE FUNCTION key_of_two() RETURNS text LANGUAGE sql AS $$
+	INSERT INTO deferred VALUES (1), (1);
+	SELECT 'b'
+$$;
+CALL hloom_acquire_wait('wait', key_of_two());
+SELECT count(*) FROM deferred;
+SELECT count(*) FROM hloom_leases WHERE namespace = 'wait' AND key = 'b';
+
 -- Scope session, with which the namespace's auto_extend counts.
 SELECT auto_extend FROM hloom_configure('wait-renewed', auto_extend => true);
 CALL hloom_acquire_wait('wait-renewed', 'a', scope => 'session') \gset

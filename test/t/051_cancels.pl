@@ -62,20 +62,29 @@ my %kind = (
 		  . " retry => hloom_retry_interval(10, '1 ms'))";
 	});
 
+# statement($kind, $key, $common, $work): prints key|owner|fence of what it is granted; $work is
+# done behind the grant
+sub statement
+{
+	my ($kind, $key, $common, $work) = @_;
+	return "SELECT key, owner, fence$work FROM " . $kind{$kind}->($key, $common) . ";\n"
+	  if $kind ne 'procedure';
+	return "\\unset owner\nCALL hloom_acquire_wait('cancel', '$key') \\gset\n"
+	  . "\\if :{?owner}\n\\qecho $key|:owner|:fence\n\\endif\n";
+}
+
 # script($go, $victim, $rows): the statements in random order of kinds, every second with some work
 # behind the grant, and the end.  The rows received go to a file.
 sub script
 {
 	my ($go, $victim, $rows) = @_;
-	my @kinds = sort keys %kind;
+	my @kinds = ('procedure', sort keys %kind);
 	# Counting begins with the first call.
 	my $sql = "$hits\n\\o $rows\n";
 	for my $i (1 .. $STATEMENTS)
 	{
-		my $call = $kind{ $kinds[ rand @kinds ] }->("$go-$victim-$i", "$go-$i");
-		$sql .= 'SELECT key, owner, fence'
-		  . ($i % 2 ? '' : ", repeat('', length(pg_sleep(0.001)::text))")
-		  . " FROM $call;\n";
+		$sql .= statement($kinds[ rand @kinds ], "$go-$victim-$i", "$go-$i",
+			$i % 2 ? '' : ", repeat('', length(pg_sleep(0.001)::text))");
 	}
 
 	# One cancel may still be under way to the first.

@@ -74,4 +74,37 @@ for my $how ('extended', 'prepared')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'does not commit');
 }
 
+# A procedure that commits is the first statement or none, and its transaction ends with it.
+for my $mode ('extended', 'prepared')
+{
+	my $call = "CALL hloom_acquire_wait('pipeline', 'first', '$owner', note => '$mode')";
+	fresh();
+	is(pipeline($call), '', "$mode: CALL hloom_acquire_wait in a pipeline");
+	is(held(), 'first', 'holds its lease');
+
+	fresh();
+	is( pipeline($call, 'INSERT INTO t VALUES (1)', 'SELECT 1 / (count(*) - 1) FROM t'),
+		'division by zero', "$mode: a statement after it fails");
+	is(held(), 'first', 'its lease is held');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'),
+		0, 'what came after it was one transaction');
+
+	{
+		local $ENV{PGOPTIONS} = '-c default_transaction_isolation=serializable';
+		is( pipeline($call,
+				q{SELECT 1 / (current_setting('transaction_isolation') = 'serializable')::int}),
+			'',
+			"$mode: at the session's level of isolation");
+	}
+
+	fresh();
+	like(
+		pipeline("SELECT '$mode'", 'INSERT INTO t VALUES (1)', $call),
+		qr/cannot be called (after another statement of a pipeline|inside a transaction block)/,
+		"$mode: it is refused after another statement");
+	is(held(), '', 'nothing is held');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'),
+		0, 'and nothing was committed for it');
+}
+
 done_testing();
