@@ -37,6 +37,15 @@ def acquire(conn, key, max_wait):
     ).fetchone()
 
 
+def acquire_wait(conn, key, owner=None, fence=None, lease_end=None):
+    """A row with owner, fence and lease_end.  A long wait; needs autocommit."""
+    return conn.execute(
+        "CALL hloom_acquire_wait('drivers', %s, %s, %s, %s, lease => %s, max_wait => '1 h',"
+        " retry => hloom_retry_interval(1000000, '10 s'))",
+        (key, owner, fence, lease_end, LEASE),
+    ).fetchone()
+
+
 def release(conn, handle, **options):
     """True when the lease was still ours."""
     return conn.execute(
@@ -348,11 +357,58 @@ def actions(mode, first, second, key):
     )
 
 
+def own_transaction(mode, first, second, key):
+    """A CALL that waits outside of any transaction, where that is possible."""
+    handle = try_acquire(first, key)
+    if not second.autocommit:
+        error = failure(acquire_wait, second, key)
+        check(
+            isinstance(error, errors.ActiveSqlTransaction)
+            and "autocommit=True" in error.diag.message_hint,
+            f"{mode}: CALL hloom_acquire_wait is 25001, with a hint",
+        )
+        release(first, handle)
+        return
+
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(acquire_wait, second, key)
+        until_waiting(second)
+        release(first, handle)
+        row = waiter.result()
+    left = row.lease_end - datetime.datetime.now(datetime.timezone.utc)
+    check(
+        row.fence > handle.fence
+        and datetime.timedelta(seconds=1) < left <= LEASE
+        and second.info.transaction_status == TransactionStatus.IDLE,
+        f"{mode}: CALL hloom_acquire_wait with NULLs gets the key that is released",
+    )
+    released = release(second, handle._replace(owner=row.owner))
+    own = uuid.uuid4()
+    row = acquire_wait(second, key, own, row.fence, row.lease_end)
+    again = acquire_wait(second, key, str(own))
+    check(
+        released and row.owner == own and (again.owner, again.fence) == (own, row.fence),
+        f"{mode}: and with a token of the caller's own, twice",
+    )
+    release(second, handle._replace(owner=own))
+
+    with second.pipeline() as pipeline:
+        cursor = second.execute("CALL hloom_acquire_wait('drivers', %s)", (key,))
+        second.execute("SELECT 1 / 0")
+        error = failure(pipeline.sync)
+    row = cursor.fetchone()
+    check(
+        isinstance(error, errors.DivisionByZero)
+        and release(second, handle._replace(owner=row.owner)),
+        f"{mode}: in a pipeline it is a transaction of its own",
+    )
+
+
 def waits(autocommit, run):
     mode = "autocommit " + ("on" if autocommit else "off")
     key = f"{run}:{mode.replace(' ', '-')}:wait"
     with connect(autocommit, "90s") as first, connect(autocommit, "90s") as second:
-        for part in (bounded_wait, stays_busy, handed_over, cancelled, actions):
+        for part in (bounded_wait, stays_busy, handed_over, cancelled, own_transaction, actions):
             part(mode, first, second, key)
             first.rollback()
             second.rollback()

@@ -278,6 +278,20 @@ def driver_fails(conn, block):
     )
 
 
+def waits_long(conn, block):
+    (call,) = statements(block)
+    columns = conn.execute(call)
+    names = [column.name for column in columns.description]
+    owner = columns.fetchone()[0]
+    taken = held(conn)
+    check(
+        names == ["owner", "fence", "lease_end"]
+        and taken == 1
+        and value(conn, "SELECT hloom_release('billing', 'nightly', %s)", owner),
+        "long waits: the procedure gives owner, fence and end of a lease",
+    )
+
+
 def depends(conn, block):
     """The block that guards: while the lease is held it commits, and not otherwise."""
     begin, guard, update, commit = statements(block)
@@ -313,7 +327,9 @@ def main():
         top(conn, blocks(text, "sql")[0])
         run_exclusively(conn, exclusively)
         skip_if_busy(conn, skip)
-        depends(conn, blocks(section(text, "Reference"), "sql")[1])
+        long_wait, _, guard = blocks(section(text, "Reference"), "sql")[:3]
+        waits_long(conn, long_wait)
+        depends(conn, guard)
         driver_free(conn, python)
         driver_busy(conn, python)
         driver_fails(conn, python)

@@ -51,8 +51,8 @@ install_pg() {
 		>"$work/npm" 2>&1
 }
 
-driver readme 26 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
-driver psycopg 62 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
+driver readme 27 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
+driver psycopg 66 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
 	driver node-pg 61 env NODE_PATH="$NODE_PATH" node node_client.js
