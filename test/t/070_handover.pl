@@ -388,6 +388,17 @@ for my $dropping ($drop, "BEGIN; $drop; CREATE EXTENSION hloom_lock; COMMIT")
 	ask($third, 'CREATE EXTENSION IF NOT EXISTS hloom_lock');
 	is(ask($other, 'SELECT count(*) FROM hloom_leases'), 0, 'and has got nothing');
 }
+# Nor does a lease that its session depends on survive it.
+my $dependent = session($node, 'dependent');
+ask($dependent,
+	q{SELECT count(*) FROM hloom_acquire('hand', 'dependent', scope => 'session',}
+	  . q{ on_lost => 'cancel')});
+send_query($dependent, 'SELECT pg_sleep(40)');
+wait_for_event($node, 'dependent', 'PgSleep');
+ask($third, 'BEGIN; DROP EXTENSION hloom_lock; CREATE EXTENSION hloom_lock; COMMIT');
+is(state_of((read_query($dependent))[1]), 'LL010', 'dropped: who depends on a lease is told');
+$dependent->quit;
+
 hand_over('created again', %take, free => sub { ask($holder, release()) }, wakeups => 1);
 
 $_->quit for $holder, $other, $third;
