@@ -1,6 +1,7 @@
-# CALL hloom_acquire_wait while it waits: it has no snapshot, no xid and no lock, so that VACUUM and
-# CREATE INDEX CONCURRENTLY go on; hloom_acquire, which has a snapshot, is the control.  It gets what
-# is released, and whatever else ends its wait leaves nothing held and nobody in the list of waiters.
+# CALL hloom_acquire_wait while it waits: it has no snapshot, no xid and no lock, so that VACUUM
+# and CREATE INDEX CONCURRENTLY go on; hloom_acquire, which has a snapshot, is the control.  It gets
+# what is released, and whatever else ends its wait leaves nothing held and nobody in the list of
+# waiters.
 use strict;
 use warnings;
 
