@@ -10,6 +10,7 @@
 #include "access/multixact.h"
 #include "access/sdir.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "commands/vacuum.h"
@@ -213,6 +214,12 @@ hloom_report_vacuum(Relation rel, BlockNumber pages, double tuples, TimestampTz 
 	((WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
 #else
 #define HLOOM_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
+#endif
+
+/* For statements in a pipeline: from minor releases of 15 on. */
+#ifndef XACT_FLAGS_PIPELINING
+#define XACT_FLAGS_PIPELINING 0
+#define XACT_FLAGS_NEEDIMMEDIATECOMMIT 0
 #endif
 
 /* This process's number among those that can have transactions. */
