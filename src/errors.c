@@ -111,6 +111,8 @@ hloom_error_busy_detail(const HloomCourse *course, const HloomGrant *holder)
 	begin_detail(&buf, course);
 	if (holder->holder_pid != 0)
 		appendStringInfo(&buf, ", \"holder_pid\": %d", holder->holder_pid);
+	if (holder->reserved_for != 0)
+		appendStringInfo(&buf, ", \"reserved_for\": %d", holder->reserved_for);
 	if (role != NULL)
 	{
 		appendStringInfoString(&buf, ", \"holder_role\": ");
@@ -138,7 +140,10 @@ hloom_error_busy(const HloomCourse *course, const HloomGrant *holder, bool lock_
 				 errdetail_internal("%s", hloom_error_busy_detail(course, holder))));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain lease on key \"%s\" of namespace \"%s\":"
+			 errmsg(holder->reserved_for != 0 ?
+					"could not obtain lease on key \"%s\" of namespace \"%s\":"
+					" it is another session's turn" :
+					"could not obtain lease on key \"%s\" of namespace \"%s\":"
 					" held by another owner",
 					key_text(course->name), namespace_text(course->name)),
 			 errdetail_internal("%s", hloom_error_busy_detail(course, holder)),

@@ -166,7 +166,7 @@ SELECT hloom_release('wait', 'contended', ':owner'::uuid);
 });
 my $visits = rounds(4);
 $node->command_ok(
-	[ 'pgbench', '-n', '-c', '32', '-j', '2', '-t', $visits, '-f', $script, '-d', 'postgres' ],
+	[ 'pgbench', '-n', '-c', '32', '-j', '2', '-t', $visits, '-f', $script, 'postgres' ],
 	'32 contenders');
 is( $node->safe_psql(
 		'postgres', 'SELECT count(*), count(DISTINCT client), sum(others) FROM visits'),

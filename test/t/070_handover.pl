@@ -343,8 +343,8 @@ for my $round (1 .. $rounds)
 	else
 	{
 		my $insist = $take =~ s/try_acquire/acquire/r =~ s/\)$/, max_wait => '0')/r;
-		my ($state) = ask_error($holder, release() . "\\;SELECT fence $insist");
-		$refused++ if $state eq '55P03';
+		my ($state, $message) = ask_error($holder, release() . "\\;SELECT fence $insist");
+		$refused++ if $state eq '55P03' && $message =~ /"reserved_for": $pid\b/;
 	}
 	my $in_time = '';
 	wait_until('the key is granted',
