@@ -48,6 +48,7 @@ static const HloomSeries series[] = {
 	{ORPHANS, "failed", HLOOM_STAT_ORPHAN_FAILED, 1},
 	{"hostloom_lock_waits", NULL, HLOOM_STAT_WAITS, 1},
 	{"hostloom_lock_wakeups", NULL, HLOOM_STAT_WAKEUPS, 1},
+	{"hostloom_lock_missed_turns", NULL, HLOOM_STAT_MISSED_TURNS, 1},
 	{"hostloom_lock_deadlocks", NULL, HLOOM_STAT_DEADLOCKS, 1}
 };
 

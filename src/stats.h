@@ -24,6 +24,7 @@ typedef enum HloomStat
 	HLOOM_STAT_ORPHAN_FAILED,
 	HLOOM_STAT_WAITS,			/* acquisitions that had to wait */
 	HLOOM_STAT_WAKEUPS,			/* of waiters, by others */
+	HLOOM_STAT_MISSED_TURNS,	/* of waiters that did not move in time */
 	HLOOM_STAT_DEADLOCKS		/* that were broken */
 } HloomStat;
 

@@ -152,6 +152,7 @@ pass_over(HloomWaiter *late, TimestampTz now)
 
 	late->missed = true;
 	late->reserved_until = 0;
+	hloom_stats_add_at(late->place, HLOOM_STAT_MISSED_TURNS, 1);
 	next = hloom_waitlist_next(MyDatabaseId, mine->hash, NULL);
 	hloom_waitlist_reserve_for(next, now);
 	if (next != mine)

@@ -40,7 +40,7 @@ is( $node->safe_psql(
 
 # Each series, by its counter
 $node->safe_psql('postgres',
-	"SELECT hloom_test_count('each', i, (i + 1) * 1000000) FROM generate_series(0, 12) AS i");
+	"SELECT hloom_test_count('each', i, (i + 1) * 1000000) FROM generate_series(0, 13) AS i");
 is( $node->safe_psql(
 		'postgres', "SELECT name, outcome, value FROM hloom_metrics WHERE namespace = 'each'"),
 	join("\n",
@@ -56,7 +56,8 @@ is( $node->safe_psql(
 		'hostloom_lock_orphan_releases|failed|10000000',
 		'hostloom_lock_waits||11000000',
 		'hostloom_lock_wakeups||12000000',
-		'hostloom_lock_deadlocks||13000000'),
+		'hostloom_lock_missed_turns||13000000',
+		'hostloom_lock_deadlocks||14000000'),
 	'each counter is one series');
 
 # A count is not undone, and the longest namespace is not cut.
