@@ -111,7 +111,8 @@ refuse_held(HloomBucket *bucket, const HloomWalk *walk, HloomGrant *grant)
 		still_held = hloom_row_live(&walk->head, &judge);
 	}
 	hloom_bucket_unlock(bucket);
-	hloom_walk_tell_holder(walk, grant);
+	if (still_held)
+		hloom_walk_tell_holder(walk, grant);
 	return still_held;
 }
 

@@ -148,7 +148,8 @@ hloom_walk_terms(const HloomRow *row, TimestampTz now, int64 max_hold)
 }
 
 /*
- * Tells of the lease that was found.
+ * Tells of the lease that was found.  Whose own it is, and who is refused all the same because a
+ * commit depends on it, does not wait for its session.
  */
 void
 hloom_walk_tell_holder(const HloomWalk *walk, HloomGrant *grant)
@@ -158,6 +159,6 @@ hloom_walk_tell_holder(const HloomWalk *walk, HloomGrant *grant)
 	grant->expires_at = head->expires_at;
 	grant->holder_role = head->role;
 	grant->holder_pid = head->pid;
-	grant->follows = head->scope != HLOOM_SCOPE_LEASE;
+	grant->follows = head->scope != HLOOM_SCOPE_LEASE && !walk->mine;
 	grant->fence = head->fence;
 }

@@ -167,6 +167,9 @@ fresh();
 my $session = session($node, 'session');
 ask($session, lease($me, "'10 min', scope => 'session'"));
 $run = commit('committer', guard());
+($state) = ask_error($session, lease($me, "'1 min', scope => 'session', max_wait => '300 ms',"
+	  . " retry => hloom_retry_interval(3, '50 ms')") =~ s/try_acquire/acquire/r);
+is($state, '55P03', 'it is not renewed, and its session does not wait for itself');
 $session->quit;
 wait_for_sql($node,
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'session'");
