@@ -1,6 +1,6 @@
 # Sessions that wait for each other, over leases, rows and advisory locks: one of them, and only
 # one, gets 40P01, and the others get what they wait for.  Whoever merely waits never does, also not
-# when many thousand waits are searched while leases and locks change hands.
+# when 100,000 waits are searched while leases and locks change hands.
 use strict;
 use warnings;
 use FindBin;
@@ -354,7 +354,7 @@ my $session = $node->basedir . '/session.sql';
 append_to_file($session,
 	$select . $take->('session') . "$update SELECT hloom_release_session();\n");
 
-my $transactions = rounds(20_000);
+my $transactions = rounds(80_000);
 $log = -s $node->logfile;
 
 # metric($namespace, $name): summed up
