@@ -233,16 +233,17 @@ hloom_proc_number(void)
 #endif
 }
 
-/* What pg_stat_activity shows of a backend that waits for a lease: a name of its own from 17. */
+/*
+ * Returns what pg_stat_activity shows of a wait: an event of this name from 17, "Extension" before.
+ * *event is the caller's, 0 at first.  May raise the first time.
+ */
 static inline uint32
-hloom_wait_event(void)
+hloom_wait_event(const char *name, uint32 *event)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 event = 0;
-
-	if (event == 0)
-		event = WaitEventExtensionNew("HloomLease");
-	return event;
+	if (unlikely(*event == 0))
+		*event = WaitEventExtensionNew(name);
+	return *event;
 #else
 	return PG_WAIT_EXTENSION;
 #endif

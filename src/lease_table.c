@@ -117,8 +117,10 @@ hloom_table_has_new_file(void)
 static void
 pause_for_lock(void)
 {
+	static uint32 event = 0;
+
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 5,
-					 PG_WAIT_EXTENSION);
+					 hloom_wait_event("HloomTableLock", &event));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }

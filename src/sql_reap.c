@@ -32,11 +32,13 @@ PG_FUNCTION_INFO_V1(hloom_sql_reap);
 static void
 wait_for_room(int *pauses)
 {
+	static uint32 event = 0;
+
 	hloom_work_ask(GetCurrentTimestamp());
 	while (*pauses > 0)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE,
-						 PG_WAIT_EXTENSION);
+						 hloom_wait_event("HloomReap", &event));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		(*pauses)--;

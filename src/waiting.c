@@ -91,6 +91,7 @@ check_deadlock(HloomWait *wait, int64 now)
 static void
 sleep_until(int64 time, TimestampTz again)
 {
+	static uint32 event = 0;
 	int64		usec = Min(Max(time - hloom_waiting_clock(), 0), CLIENT_CHECK);
 
 	if (again != DT_NOEND)
@@ -99,7 +100,7 @@ sleep_until(int64 time, TimestampTz again)
 	/* What a look at a catalogue has left must not hold back vacuum. */
 	InvalidateCatalogSnapshotConditionally();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (long) ((usec + 999) / 1000), hloom_wait_event());
+					 (long) ((usec + 999) / 1000), hloom_wait_event("HloomLease", &event));
 	ResetLatch(MyLatch);
 }
 

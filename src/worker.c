@@ -89,6 +89,7 @@ static HloomTrackedId *id_room = NULL;
 void
 hloom_worker_sleep(TimestampTz until)
 {
+	static uint32 event = 0;
 	TimestampTz now = GetCurrentTimestamp();
 	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 	long		timeout = -1;
@@ -98,7 +99,7 @@ hloom_worker_sleep(TimestampTz until)
 		events |= WL_TIMEOUT;
 		timeout = (long) Min((Max(until - now, 0) + 999) / 1000, INT_MAX);
 	}
-	(void) WaitLatch(MyLatch, events, timeout, PG_WAIT_EXTENSION);
+	(void) WaitLatch(MyLatch, events, timeout, hloom_wait_event("HloomWorkerMain", &event));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }

@@ -37,6 +37,8 @@ sub wait_for_waiter
 }
 
 # Handed over: what waits gets the key after the release, and not before.
+# What pg_stat_activity shows
+my $event = $node->pg_version >= 17 ? 'HloomLease' : 'Extension';
 for my $function ('hloom_acquire', 'hloom_try_acquire')
 {
 	my $handed = 0;
@@ -48,7 +50,7 @@ for my $function ('hloom_acquire', 'hloom_try_acquire')
 			"SELECT fence > $fence, owner = '$them' FROM $function('wait', 'k', $patient,"
 			  . " owner => '$them')",
 			"waiter-$round");
-		wait_for_waiter("waiter-$round");
+		wait_for_event($node, "waiter-$round", $event);
 		my $held = ask($holder, "SELECT hloom_is_held($mine)");
 		ask($holder, "SELECT hloom_release($mine)");
 		my ($out, $err, $rc) = finish_sql($waiter);
