@@ -339,7 +339,8 @@ hloom_acquire(HloomAcquisition *acquisition)
 	acquisition->waited = run.waited;
 	if (likely(reply == HLOOM_YES))
 	{
-		hloom_waiting_granted(&acquiring.wait);
+		if (unlikely(acquiring.waiting))
+			hloom_waiting_granted(&acquiring.wait);
 		if (acquisition->call.cancel)
 			cancel_on_loss(acquisition);
 		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);

@@ -64,20 +64,6 @@ typedef struct Search
 	bool		unanswered;		/* by the store, which is asked no more */
 } Search;
 
-static HloomKey
-name_of(const HloomWaiter *wait)
-{
-	HloomKey	name = {
-		.ns = wait->texts,
-		.ns_len = wait->ns_len,
-		.key = wait->texts + wait->ns_len,
-		.key_len = wait->key_len,
-		.hash = wait->hash
-	};
-
-	return name;
-}
-
 /*
  * Returns the process's wait for a lease, or NULL.
  */
@@ -97,7 +83,7 @@ find_wait(const Search *search, int pid)
 static bool
 ask_holder(Search *search, const HloomWaiter *wait, HloomGrant *holder)
 {
-	HloomCall	call = {.name = name_of(wait)};
+	HloomCall	call = {.name = hloom_waitlist_name(wait)};
 	const HloomProvider *provider;
 	HloomReply	reply;
 
@@ -261,7 +247,7 @@ report(const HloomCourse *course, const Edge **cycle, int length)
 
 		if (edge->wait != NULL)
 		{
-			waited = name_of(edge->wait);
+			waited = hloom_waitlist_name(edge->wait);
 			told = hloom_options_may_use(waited.ns, waited.ns_len);
 		}
 		hloom_error_add_wait(&text, edge->waiter, edge->wait != NULL, told ? &waited : NULL,

@@ -70,7 +70,7 @@ wake_next(const Held *held)
 {
 	if (unlikely(hloom_waitlist_any(held->hash)) &&
 		!hloom_tracked_is_committing(&held->id, NULL))
-		hloom_waitlist_wake(hloom_waitlist_reserve(held->hash));
+		hloom_waitlist_wake_next(held->hash);
 }
 
 /*

@@ -125,7 +125,8 @@ refuse_reserved(HloomBucket *bucket, const HloomWalk *walk, HloomGrant *grant)
 {
 	const HloomKey *name = &walk->call->name;
 
-	if (likely(!hloom_waitlist_is_reserved(name->hash, walk->judge.now, &grant->reserved_for)))
+	if (likely(!hloom_waitlist_any(name->hash)) ||
+		!hloom_waitlist_is_reserved(name->hash, walk->judge.now, &grant->reserved_for))
 		return false;
 	if (walk->call->waits)
 		hloom_waitlist_refused(name, DT_NOEND);
@@ -140,6 +141,8 @@ refuse_reserved(HloomBucket *bucket, const HloomWalk *walk, HloomGrant *grant)
 static void
 note_claim(const HloomWalk *walk, const HloomRow *row)
 {
+	if (likely(!hloom_waitlist_any(walk->call->name.hash)))
+		return;
 	hloom_waitlist_granted(row->expires_at);
 	if (unlikely(walk->held && row->expires_at < walk->head.expires_at))
 		hloom_waitlist_note_end(walk->call->name.hash, row->expires_at);

@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
 #include "compat.h"
@@ -167,17 +166,6 @@ hloom_key_check(HloomKey *name, const text *key, int longest)
 	name->key_len = VARSIZE_ANY_EXHDR(key);
 
 	name->hash = hloom_key_hash(name->ns, name->ns_len, name->key, name->key_len);
-}
-
-/*
- * Returns the hash of a lock's name.  The namespace's own hash seeds the key's: no copy of the
- * provider key is made.
- */
-uint64
-hloom_key_hash(const char *ns, int ns_len, const char *key, int key_len)
-{
-	return hash_bytes_extended((const unsigned char *) key, key_len,
-							   hash_bytes_extended((const unsigned char *) ns, ns_len, 0));
 }
 
 /*

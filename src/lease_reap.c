@@ -116,9 +116,8 @@ has_expired(const HloomBucket *bucket, HloomReap *reap)
 static void
 wake_next(const HloomRow *row)
 {
-	if (likely(!hloom_waitlist_any(row->hash)))
-		return;
-	hloom_waitlist_wake(hloom_waitlist_reserve(hloom_row_key_hash(row)));
+	if (unlikely(hloom_waitlist_any(row->hash)))
+		hloom_waitlist_wake_next(hloom_row_key_hash(row));
 }
 
 /*

@@ -96,7 +96,8 @@ free_row(const HloomBucket *bucket, HloomWalk *walk, HloomChange *change)
 	walk->head.flags |= HLOOM_ROW_FREE;
 	lsn = hloom_place_overwrite(bucket, &walk->held_at, &walk->head, offsetof(HloomRow, texts));
 	hloom_store_note_change(change, lsn, walk, false, false);
-	return hloom_waitlist_reserve(walk->call->name.hash);
+	return likely(!hloom_waitlist_any(walk->call->name.hash)) ? -1 :
+		hloom_waitlist_reserve(walk->call->name.hash);
 }
 
 /*
@@ -215,7 +216,7 @@ hloom_store_extend(Relation rel, const HloomCall *call, HloomGrant *grant, Hloom
 	hloom_store_note_change(change, hloom_place_overwrite(&bucket, &walk.held_at, &walk.head,
 														  offsetof(HloomRow, texts)), &walk, false,
 							walk.head.expires_at > old_end);
-	if (unlikely(!change->longer))
+	if (unlikely(!change->longer && hloom_waitlist_any(call->name.hash)))
 		hloom_waitlist_note_end(call->name.hash, walk.head.expires_at);
 	hloom_bucket_unlock(&bucket);
 	grant->fence = walk.head.fence;

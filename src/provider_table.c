@@ -52,7 +52,7 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 
 		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len),
 									   grant->expires_at);
-		hloom_waitlist_wake(hloom_waitlist_reserve(call->name.hash));
+		hloom_waitlist_wake_next(call->name.hash);
 		return;
 	}
 	if (hloom_store_release(rel, call, grant, &change) && change.at != 0)
@@ -170,19 +170,29 @@ table_extend(const HloomCall *call, HloomGrant *grant)
 }
 
 /*
- * Provider contract, is_held.
+ * Asks the store about a lease, which writes nothing.
  */
 static HloomReply
-table_is_held(const HloomCall *call, HloomGrant *grant)
+look(bool (*ask) (Relation rel, const HloomCall *call, HloomGrant *grant), const HloomCall *call,
+	 HloomGrant *grant)
 {
 	Relation	rel = hloom_table_open(AccessShareLock, call->deadline);
 	bool		held;
 
 	if (rel == NULL)
 		return HLOOM_TIMEOUT;
-	held = hloom_store_look(rel, call, grant);
+	held = ask(rel, call, grant);
 	hloom_table_close(rel, AccessShareLock);
 	return held ? HLOOM_YES : HLOOM_NO;
+}
+
+/*
+ * Provider contract, is_held.
+ */
+static HloomReply
+table_is_held(const HloomCall *call, HloomGrant *grant)
+{
+	return look(hloom_store_look, call, grant);
 }
 
 /*
@@ -191,14 +201,7 @@ table_is_held(const HloomCall *call, HloomGrant *grant)
 static HloomReply
 table_holder(const HloomCall *call, HloomGrant *grant)
 {
-	Relation	rel = hloom_table_open(AccessShareLock, call->deadline);
-	bool		held;
-
-	if (rel == NULL)
-		return HLOOM_TIMEOUT;
-	held = hloom_store_holder(rel, call, grant);
-	hloom_table_close(rel, AccessShareLock);
-	return held ? HLOOM_YES : HLOOM_NO;
+	return look(hloom_store_holder, call, grant);
 }
 
 /*
@@ -258,7 +261,7 @@ table_commit_end(const HloomCall *call, int64 fence)
 	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, fence);
 
 	if (hloom_tracked_commit_end(&id))
-		hloom_waitlist_wake(hloom_waitlist_reserve(call->name.hash));
+		hloom_waitlist_wake_next(call->name.hash);
 }
 
 /*

@@ -123,16 +123,7 @@ hloom_queues_of_pid(const HloomQueues *queues, int pid, int *position)
 HloomKey
 hloom_queues_name(const HloomQueue *queue)
 {
-	const HloomWaiter *waiter = queue->waiters[0];
-	HloomKey	name = {
-		.ns = waiter->texts,
-		.key = waiter->texts + waiter->ns_len,
-		.ns_len = waiter->ns_len,
-		.key_len = waiter->key_len,
-		.hash = waiter->hash
-	};
-
-	return name;
+	return hloom_waitlist_name(queue->waiters[0]);
 }
 
 /*

@@ -139,14 +139,14 @@ hloom_waiting_sleep(HloomWait *wait, int64 usec)
 }
 
 /*
- * The wait has ended with a grant, or there was none.
+ * The wait has ended with a grant.
  */
 void
 hloom_waiting_granted(const HloomWait *wait)
 {
 	HloomCourse course = {.name = wait->name};
 
-	if (likely(!wait->logged))
+	if (!wait->logged)
 		return;
 	course.waited = hloom_waiting_clock() - wait->began;
 	hloom_error_log_acquired(&course);

@@ -11,8 +11,8 @@
  * frees the row later sees it; for what is given back without that lock it looks at the mark again
  * after it was listed.  One that leaves after it was woken, without the key, wakes the next.
  *
- * A lease may end without anybody giving it back: so the oldest waiter also wakes by itself at that
- * end, which is kept in "until" of the oldest only, as fresh as the last refusal.
+ * A lease may end without anybody giving it back: so the waiter that is next also wakes by itself
+ * at that end, which is kept in its "until", as fresh as the last refusal.
  *
  * A waiter may be dead or stopped.  At its exit a backend leaves the list.  One that was woken and
  * does nothing is passed over: the others look once a second, and the second oldest when the oldest

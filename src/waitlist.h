@@ -28,7 +28,7 @@ typedef struct HloomWaiter
 	int			place;			/* where its namespace is counted, see stats.h */
 	TimestampTz since;
 	TimestampTz gives_up_at;	/* at the latest; DT_NOEND: not known */
-	TimestampTz until;			/* of the oldest: the lease it waits for ends; DT_NOEND: unknown */
+	TimestampTz until;			/* of who is next: that lease ends then; DT_NOEND: unknown */
 	TimestampTz reserved_until; /* woken, and the key is kept until then; 0: not woken */
 	TimestampTz wakes_at;		/* looks by itself then; 0: is awake */
 	int64		attempts;		/* that were refused */
@@ -55,7 +55,10 @@ extern void hloom_waitlist_leave(void);
 extern bool hloom_waitlist_is_in(void);
 extern bool hloom_waitlist_be_victim(const HloomWaiter *const *waits, int count);
 
-/* waitlist_wake.c: for whoever gives a key free, or takes it. */
+/*
+ * waitlist_wake.c: for whoever gives a key free, or takes it.  Where nobody waits these do nothing,
+ * so a hot path asks hloom_waitlist_any() before.
+ */
 extern int	hloom_waitlist_reserve(uint64 hash);
 extern void hloom_waitlist_wake(int waiter);
 extern void hloom_waitlist_wake_all(void);
@@ -70,6 +73,34 @@ static inline bool
 hloom_waitlist_any(uint64 hash)
 {
 	return pg_atomic_read_u32(&hloom_shared->waiting[hash % HLOOM_PARTITIONS]) != 0;
+}
+
+/*
+ * A key of this database has become free: wakes who is next for it.  No lock of ours but a bucket's
+ * is held.
+ */
+static inline void
+hloom_waitlist_wake_next(uint64 hash)
+{
+	if (unlikely(hloom_waitlist_any(hash)))
+		hloom_waitlist_wake(hloom_waitlist_reserve(hash));
+}
+
+/*
+ * Returns the key waited for, with its hash.  The texts are the waiter's.
+ */
+static inline HloomKey
+hloom_waitlist_name(const HloomWaiter *waiter)
+{
+	HloomKey	name = {
+		.ns = waiter->texts,
+		.key = waiter->texts + waiter->ns_len,
+		.ns_len = waiter->ns_len,
+		.key_len = waiter->key_len,
+		.hash = waiter->hash
+	};
+
+	return name;
 }
 
 #endif							/* HLOOM_WAITLIST_H */

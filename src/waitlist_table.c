@@ -3,7 +3,7 @@
  *	  The lists of waiters: their memory, who is next, copies of all.
  *
  * waitlist.c tells what they are for, and the lock protocol.  But for the copies and the set-up,
- * the lock of the key's partition is held by the caller, who may set a latch without it.
+ * the lock of the key's partition is held by the caller.
  */
 #include "postgres.h"
 
@@ -85,7 +85,7 @@ hloom_waitlist_next(Oid database, uint64 hash, HloomWaiter **second)
 }
 
 /*
- * Wakes the waiter, or whoever is in its place by now.
+ * Wakes the waiter, which is counted.
  */
 void
 hloom_waitlist_set_latch(const HloomWaiter *waiter)
@@ -95,7 +95,7 @@ hloom_waitlist_set_latch(const HloomWaiter *waiter)
 }
 
 /*
- * The lease that the oldest waiter waits for ends at another time than it knows.
+ * The lease that the next waiter waits for ends at another time than it knows.
  */
 void
 hloom_waitlist_tell_end(HloomWaiter *waiter, TimestampTz end)

@@ -7,8 +7,11 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
 
 #include "compat.h"
+#include "stats.h"
 #include "waitlist_table.h"
 
 /*
@@ -20,25 +23,26 @@ hloom_waitlist_reserve(uint64 hash)
 {
 	HloomWaiter *next;
 
-	if (likely(!hloom_waitlist_any(hash)))
-		return -1;
 	LWLockAcquire(hloom_waitlist_lock_of(hash), LW_EXCLUSIVE);
 	next = hloom_waitlist_next(MyDatabaseId, hash, NULL);
 	if (next != NULL)
+	{
 		hloom_waitlist_reserve_for(next, GetCurrentTimestamp());
+		hloom_stats_add_at(next->place, HLOOM_STAT_WAKEUPS, 1);
+	}
 	LWLockRelease(hloom_waitlist_lock_of(hash));
 	return next != NULL ? (int) (next - hloom_waiters->place) : -1;
 }
 
 /*
- * Wakes whom hloom_waitlist_reserve() returned; nobody for -1.  If that one has left meanwhile it
- * has seen to the next.
+ * Wakes whom hloom_waitlist_reserve() returned, and counted; nobody for -1.  If that one has left
+ * meanwhile it has seen to the next, and whoever has its latch now looks in vain.
  */
 void
 hloom_waitlist_wake(int waiter)
 {
 	if (unlikely(waiter >= 0))
-		hloom_waitlist_set_latch(&hloom_waiters->place[waiter]);
+		SetLatch(&GetPGProcByNumber(waiter)->procLatch);
 }
 
 /*
@@ -78,8 +82,6 @@ hloom_waitlist_note_end(uint64 hash, TimestampTz end)
 {
 	HloomWaiter *next;
 
-	if (likely(!hloom_waitlist_any(hash)))
-		return;
 	LWLockAcquire(hloom_waitlist_lock_of(hash), LW_EXCLUSIVE);
 	next = hloom_waitlist_next(MyDatabaseId, hash, NULL);
 	if (next != NULL)
@@ -96,8 +98,6 @@ hloom_waitlist_is_reserved(uint64 hash, TimestampTz now, int *pid)
 	bool		reserved = false;
 	dlist_iter	iter;
 
-	if (likely(!hloom_waitlist_any(hash)))
-		return false;
 	LWLockAcquire(hloom_waitlist_lock_of(hash), LW_SHARED);
 	dlist_foreach(iter, &hloom_shared->waiters[hash % HLOOM_PARTITIONS])
 	{
