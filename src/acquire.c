@@ -100,6 +100,13 @@ static const HloomClock system_clock = {
 	.share = random_share
 };
 
+static HloomTrackedId
+grant_id(const HloomAcquisition *acquisition)
+{
+	return hloom_provider_grant_id(acquisition->provider, &acquisition->call,
+								   acquisition->grant.fence);
+}
+
 /*
  * Gives a grant back that nobody will hear of.  If that fails it stays listed as this statement's,
  * which does not succeed.
@@ -169,7 +176,7 @@ attempt(HloomAttempts *run)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (acquisition->provider->exact)
+		if (hloom_provider_is_own(acquisition->provider))
 			hloom_handle_prepare(call);
 		else if (call->scope != HLOOM_SCOPE_LEASE)
 			hloom_error_scope(acquisition->provider->name);
@@ -180,15 +187,17 @@ attempt(HloomAttempts *run)
 		memset(&acquisition->grant, 0, sizeof(acquisition->grant));
 		reply = hloom_calls_try_acquire(acquisition->provider, call, &acquisition->grant,
 										&acquiring->cause);
-		if (reply == HLOOM_YES && acquisition->provider->exact)
+		if (reply == HLOOM_YES && hloom_provider_is_own(acquisition->provider))
 		{
-			hloom_handle_hold(call, &acquisition->grant);
+			HloomTrackedId id = grant_id(acquisition);
+
+			hloom_handle_hold(&id, call, &acquisition->grant);
 			RESUME_INTERRUPTS();
 		}
 	} while (reply == HLOOM_YES && unlikely(hloom_options_are_stale()) && was_moved(acquisition));
 
-	/* An exact provider has done so itself, in time. */
-	if (reply == HLOOM_NO && call->waits && !acquisition->provider->exact)
+	/* One of ours has done so itself, in time. */
+	if (reply == HLOOM_NO && call->waits && !hloom_provider_is_own(acquisition->provider))
 		hloom_waitlist_refused(&call->name, acquisition->grant.expires_at > call->requested_at ?
 							   acquisition->grant.expires_at : DT_NOEND);
 	return reply;
@@ -238,7 +247,9 @@ cancel_on_loss(const HloomAcquisition *acquisition)
 {
 	const HloomCall *call = &acquisition->call;
 
-	hloom_loss_watch(call, acquisition->grant.fence);
+	HloomTrackedId id = grant_id(acquisition);
+
+	hloom_loss_watch(call, &id);
 	if (call->scope == HLOOM_SCOPE_TRANSACTION)
 		hloom_guard_add(acquisition->provider, call, &acquisition->grant, true);
 }
@@ -279,7 +290,11 @@ join(HloomAcquisition *acquisition)
 	if (call->cancel)
 		cancel_on_loss(acquisition);
 	if (call->auto_extend)
-		hloom_handle_auto_extend(call, grant);
+	{
+		HloomTrackedId id = grant_id(acquisition);
+
+		hloom_tracked_auto_extend(&id, call->max_hold);
+	}
 	count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
 	return true;
 }
@@ -387,12 +402,12 @@ hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
 }
 
 /*
- * Warns of a lost lease.  An exact provider counts it itself, when the row goes.
+ * Warns of a lost lease.  Our providers count it themselves, when the row goes.
  */
 static void
 tell_lost(const HloomAcquisition *acquisition, const HloomCourse *course)
 {
-	if (!acquisition->provider->exact)
+	if (!hloom_provider_is_own(acquisition->provider))
 		hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
 	ereport(WARNING,
 			(errcode(HLOOM_ERRCODE_LOST),

@@ -2,8 +2,7 @@
  * calls.c
  *	  Calls of a provider, contained where it may raise, and the clean-up after an attempt.
  *
- * An exact provider (the lease table) is called as it is: whatever it answers, it has left nothing
- * behind.  Any other is called in a subtransaction of its own, so that its error becomes a failure
+ * One of our own is called as it is: whatever it answers, it has left nothing behind.  Any other is called in a subtransaction of its own, so that its error becomes a failure
  * reply and the transaction can still make the clean-up release.  Which attempts get one: those
  * that may have been granted without anybody knowing, that is all that failed but for "nothing
  * can have reached the store" (LL002), and grants that came too late.
@@ -19,6 +18,7 @@
 #include "contain.h"
 #include "errors.h"
 #include "lease_time.h"
+#include "provider.h"
 #include "stats.h"
 
 /* A clean-up release takes no longer, in microseconds. */
@@ -108,7 +108,7 @@ checked(Operation operation, const HloomProvider *provider, const HloomCall *cal
 	ErrorData  *cancelled;
 
 	*cause = NULL;
-	if (likely(provider->exact))
+	if (likely(hloom_provider_is_own(provider)))
 	{
 		make_call(&attempt);
 		return attempt.reply;
@@ -124,8 +124,8 @@ checked(Operation operation, const HloomProvider *provider, const HloomCall *cal
 
 /*
  * Asks for a grant.  Of a reply that is no YES nothing is left held, as far as can be known.
- * cause is the provider's message if it raised an error, else NULL.  Raises 57014, and what an
- * exact provider raises.
+ * cause is the provider's message if it raised an error, else NULL.  Raises 57014, and what one of
+ * ours raises.
  */
 HloomReply
 hloom_calls_try_acquire(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,

@@ -91,7 +91,7 @@ ask_holder(Search *search, const HloomWaiter *wait, HloomGrant *holder)
 	if (search->unanswered)
 		return false;
 	provider = hloom_provider_find(hloom_options_provider(call.name.ns, call.name.ns_len));
-	if (provider == NULL || !provider->exact || provider->holder == NULL)
+	if (provider == NULL || !hloom_provider_is_own(provider) || provider->holder == NULL)
 		return false;
 	call.requested_at = GetCurrentTimestamp();
 	call.deadline = hloom_time_add(call.requested_at, ASK_TIME);

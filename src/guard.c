@@ -23,6 +23,7 @@
 #include "guard.h"
 #include "lease_key.h"
 #include "lease_time.h"
+#include "provider.h"
 
 #define FIRST_ROOM 8
 
@@ -190,13 +191,16 @@ hloom_guard_add(const HloomProvider *provider, const HloomCall *call, const Hloo
  * The lease that an automatic guard stands for follows the transaction no more.  Does not raise.
  */
 void
-hloom_guard_forget(uint32 hash, int64 fence)
+hloom_guard_forget(const HloomTrackedId *id)
 {
 	for (int i = 0; i < count; i++)
-		if (guards[i].automatic && guards[i].fence == fence &&
-			(uint32) guards[i].call.name.hash == hash)
-		{
-			guards[i] = guards[--count];
-			return;
-		}
+	{
+		HloomTrackedId guarded = hloom_provider_grant_id(guards[i].provider, &guards[i].call,
+														 guards[i].fence);
+
+		if (!guards[i].automatic || memcmp(&guarded, id, sizeof(guarded)) != 0)
+			continue;
+		guards[i] = guards[--count];
+		return;
+	}
 }

@@ -13,7 +13,7 @@
  * raises, allocates or touches a page.  What was marked here is removed with the next leases this
  * backend takes, or by whoever needs the room.
  *
- * Knows no provider: only leases of the lease table are listed.
+ * Knows no provider: the leases of our own are listed.
  */
 #include "postgres.h"
 
@@ -334,7 +334,7 @@ delist(HeldList *list, Held *held)
 	if (held == NULL)
 		return;
 	hloom_loss_unwatch(&held->id);
-	hloom_guard_forget(held->id.hash, held->id.fence);
+	hloom_guard_forget(&held->id);
 	*held = list->items[--list->count];
 }
 
@@ -357,7 +357,7 @@ note_renewal(const HloomCall *call, const HloomTrackedId *id)
 	if (!call->cancel || held->scope != call->scope)
 	{
 		hloom_loss_unwatch(&held->id);
-		hloom_guard_forget(held->id.hash, held->id.fence);
+		hloom_guard_forget(&held->id);
 	}
 	held->scope = call->scope;
 	return true;
@@ -368,16 +368,15 @@ note_renewal(const HloomCall *call, const HloomTrackedId *id)
  * before.  Interrupts are held.  Does not raise.
  */
 void
-hloom_handle_hold(const HloomCall *call, const HloomGrant *grant)
+hloom_handle_hold(const HloomTrackedId *id, const HloomCall *call, const HloomGrant *grant)
 {
 	HeldList   *list = call->scope == HLOOM_SCOPE_LEASE ? &fresh : &bound;
 	Held	   *held = &list->items[list->count];
-	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
 
 	hloom_tracked_unreserve();
-	if (grant->renewed && note_renewal(call, &id))
+	if (grant->renewed && note_renewal(call, id))
 		return;
-	held->id = id;
+	held->id = *id;
 	held->hash = call->name.hash;
 	held->end = grant->expires_at;
 	held->owner = call->owner;
@@ -408,17 +407,6 @@ hloom_handle_forget(const HloomCall *call)
 		(void) hloom_tracked_drop(&held->id, false);
 	}
 	delist(&bound, held);
-}
-
-/*
- * The server renews the lease, which follows something, from now on.  Does not raise.
- */
-void
-hloom_handle_auto_extend(const HloomCall *call, const HloomGrant *grant)
-{
-	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
-
-	hloom_tracked_auto_extend(&id, call->max_hold);
 }
 
 /*

@@ -115,16 +115,6 @@ typedef struct HloomProvider
 
 	const char *name;			/* 1 to 63 of a-z, 0-9 and '-' */
 
-	/*
-	 * A try_acquire that does not return YES leaves nothing held; one that does returns with
-	 * interrupts held once more than before, so that nothing comes between it and its record.  No
-	 * call raises but for a store that is broken.  Calls of other providers are made in
-	 * subtransactions, a try_acquire whose outcome is not known is followed by a release, and
-	 * scope is always HLOOM_SCOPE_LEASE.  An exact provider counts the leases that are lost, with
-	 * others those are counted that an action or hloom_force_release() finds or makes so.
-	 */
-	bool		exact;
-
 	/* Grants when the key is free, expired or this owner's already (then the fence stays). */
 	HloomReply	(*try_acquire) (const HloomCall *call, HloomGrant *grant);
 

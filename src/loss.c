@@ -182,19 +182,18 @@ find(const HloomTrackedId *id)
  * lost.  Raises when memory is out.
  */
 void
-hloom_loss_watch(const HloomCall *call, int64 fence)
+hloom_loss_watch(const HloomCall *call, const HloomTrackedId *id)
 {
 	static uint32 tickets = 0;
-	HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, fence);
-	Watch		watch = {.id = id,.scope = call->scope};
+	Watch		watch = {.id = *id,.scope = call->scope};
 
-	if (find(&id) >= 0)
+	if (find(id) >= 0)
 		return;
 	make_room();
 	watch.name = hloom_key_copy(&call->name, TopMemoryContext);
 	watch.texts = unconstify(char *, watch.name.ns);
 	watch.ticket = (uint64) MyProcPid << 32 | ++tickets;
-	watch.watched = hloom_tracked_watch(&id, watch.ticket);
+	watch.watched = hloom_tracked_watch(id, watch.ticket);
 	if (watch.watched == NULL)
 	{
 		pfree(watch.texts);

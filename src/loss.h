@@ -8,7 +8,7 @@
 #include "hloom.h"
 #include "tracked.h"
 
-extern void hloom_loss_watch(const HloomCall *call, int64 fence);
+extern void hloom_loss_watch(const HloomCall *call, const HloomTrackedId *id);
 extern bool hloom_loss_watches(const HloomTrackedId *id);
 extern void hloom_loss_unwatch(const HloomTrackedId *id);
 extern void hloom_loss_begin(bool exempt);

@@ -292,7 +292,6 @@ table_count(const char *ns, uint16 ns_len)
 const HloomProvider hloom_provider_table = {
 	.abi = HLOOM_PROVIDER_ABI,
 	.name = "table",
-	.exact = true,
 	.try_acquire = table_try_acquire,
 	.release = table_release,
 	.extend = table_extend,

@@ -166,7 +166,7 @@ execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 		return hloom_action_run(action);
 	}
 	if (PG_ARGISNULL(places.scope) && !acquisition.call.cancel &&
-		!hloom_provider_require(acquisition.options.provider)->exact)
+		!hloom_provider_is_own(hloom_provider_require(acquisition.options.provider)))
 		acquisition.call.scope = HLOOM_SCOPE_LEASE;
 	return run_locked(&acquisition, action);
 }

@@ -68,7 +68,7 @@ hloom_sql_force_release(PG_FUNCTION_ARGS)
 		hloom_error_reply(reply, &course);
 	if (reply == HLOOM_NO)
 		PG_RETURN_BOOL(false);
-	if (!provider->exact)
+	if (!hloom_provider_is_own(provider))
 		hloom_stats_add(call.name.ns, call.name.ns_len, HLOOM_STAT_LOST, 1);
 	ereport(LOG,
 			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),

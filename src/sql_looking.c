@@ -316,7 +316,7 @@ add_health(ReturnSetInfo *result, const HloomProvider *provider)
 	}
 	values[HEALTH_HEALTHY] = BoolGetDatum(check.good);
 	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : check.told);
-	nulls[HEALTH_WORKER] = reason != NULL || !provider->exact;
+	nulls[HEALTH_WORKER] = reason != NULL || !hloom_provider_is_own(provider);
 	if (!nulls[HEALTH_WORKER])
 		values[HEALTH_WORKER] = CStringGetTextDatum(worker_state());
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

@@ -20,8 +20,10 @@ typedef struct HloomTrackedId
 {
 	Oid			database;
 	uint32		hash;			/* low half of the key's hash, as in the row */
-	int64		fence;
+	int64		fence;			/* of provider "memory" with a mark that is above all fences */
 } HloomTrackedId;
+
+#define HLOOM_TRACKED_IN_MEMORY (INT64CONST(1) << 62)
 
 StaticAssertDecl(sizeof(HloomTrackedId) == 16, "no padding");
 
@@ -107,6 +109,15 @@ hloom_tracked_id(uint32 hash, int64 fence)
 	HloomTrackedId id = {.database = MyDatabaseId,.hash = hash,.fence = fence};
 
 	return id;
+}
+
+/*
+ * Whether the lease is kept by provider "memory" and has no row in the table.
+ */
+static inline bool
+hloom_tracked_is_in_memory(const HloomTrackedId *id)
+{
+	return id->fence >= HLOOM_TRACKED_IN_MEMORY;
 }
 
 /*
