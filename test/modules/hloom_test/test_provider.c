@@ -20,21 +20,27 @@
 
 #define MAX_KEYS 64
 #define MAX_RECORDS 1024
-#define SHOWN 128
+#define NAME_ROOM (63 + 6 + 4096 + 1)	/* of the longest name */
+#define MIDDLE ":lock:"
 
 typedef struct Entry
 {
-	char		name[SHOWN];	/* "{namespace}:lock:{key}", empty when free */
+	char		name[NAME_ROOM];	/* "{namespace}:lock:{key}", or empty */
 	pg_uuid_t	owner;
 	int64		fence;
 	int64		lease;
+	TimestampTz granted_at;
 	TimestampTz expires_at;
+	HloomScope	scope;
+	Oid			role;
+	int			pid;			/* 0: somebody else's */
+	int			committing;		/* commits that depend on it; it does not end meanwhile */
 } Entry;
 
 typedef struct Record
 {
 	const char *operation;
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	pg_uuid_t	owner;
 	const char *result;
 	int64		bound;			/* microseconds from request to deadline */
@@ -71,11 +77,17 @@ static int64 delay = 0;			/* microseconds before an acquire or extend answers */
 static void
 name_of(char *to, const HloomKey *key)
 {
-	snprintf(to, SHOWN, "%.*s:lock:%.*s", key->ns_len, key->ns, key->key_len, key->key);
+	snprintf(to, NAME_ROOM, "%.*s" MIDDLE "%.*s", key->ns_len, key->ns, key->key_len, key->key);
+}
+
+static bool
+is_live(const Entry *entry)
+{
+	return entry->committing > 0 || entry->expires_at > GetCurrentTimestamp();
 }
 
 /*
- * The entry of a name, or a free one, which gets the name.
+ * The entry of a name, or one that nobody holds, which gets the name.
  */
 static Entry *
 entry_of(const char *name)
@@ -86,22 +98,16 @@ entry_of(const char *name)
 	{
 		if (strcmp(entries[i].name, name) == 0)
 			return &entries[i];
-		if (entries[i].name[0] == '\0' && unused == NULL)
+		if (unused == NULL && !is_live(&entries[i]))
 			unused = &entries[i];
 	}
 	if (unused == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("test provider is full")));
-	strlcpy(unused->name, name, SHOWN);
+	strlcpy(unused->name, name, NAME_ROOM);
 	unused->expires_at = 0;
 	return unused;
-}
-
-static bool
-is_live(const Entry *entry)
-{
-	return entry->expires_at > GetCurrentTimestamp();
 }
 
 static bool
@@ -200,7 +206,7 @@ static HloomReply
 test_try_acquire(const HloomCall *call, HloomGrant *grant)
 {
 	Fault		due = next_fault(true);
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	Entry	   *entry;
 	bool		free;
 
@@ -222,6 +228,10 @@ test_try_acquire(const HloomCall *call, HloomGrant *grant)
 	{
 		entry->owner = call->owner;
 		entry->fence = ++last_fence;
+		entry->granted_at = GetCurrentTimestamp();
+		entry->scope = call->scope;
+		entry->role = GetUserId();
+		entry->pid = MyProcPid;
 	}
 	else if (!is_owner(entry, call))
 	{
@@ -240,6 +250,7 @@ test_try_acquire(const HloomCall *call, HloomGrant *grant)
 	grant->fence = entry->fence;
 	grant->lease = entry->lease;
 	grant->expires_at = entry->expires_at;
+	grant->renewed = !free;
 	return answer("acquire", call, true);
 }
 
@@ -247,7 +258,7 @@ static HloomReply
 test_release(const HloomCall *call)
 {
 	Fault		due = next_fault(false);
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	Entry	   *entry;
 	bool		owner;
 
@@ -278,7 +289,7 @@ static HloomReply
 test_extend(const HloomCall *call, HloomGrant *grant)
 {
 	Fault		due = next_fault(false);
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	Entry	   *entry;
 
 	if (due != FAULT_NONE)
@@ -304,7 +315,7 @@ static HloomReply
 test_is_held(const HloomCall *call, HloomGrant *grant)
 {
 	Fault		due = next_fault(false);
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	Entry	   *entry;
 
 	if (due != FAULT_NONE)
@@ -323,7 +334,7 @@ static HloomReply
 test_holder(const HloomCall *call, HloomGrant *grant)
 {
 	Fault		due = next_fault(false);
-	char		name[SHOWN];
+	char		name[NAME_ROOM];
 	Entry	   *entry;
 
 	if (due != FAULT_NONE)
@@ -334,7 +345,76 @@ test_holder(const HloomCall *call, HloomGrant *grant)
 		return HLOOM_NO;
 	grant->fence = entry->fence;
 	grant->expires_at = entry->expires_at;
+	grant->holder_role = entry->role;
+	grant->holder_pid = entry->pid;
 	return HLOOM_YES;
+}
+
+static HloomReply
+test_force_release(const HloomCall *call, HloomGrant *grant)
+{
+	Fault		due = next_fault(false);
+	char		name[NAME_ROOM];
+	Entry	   *entry;
+	bool		live;
+
+	if (due != FAULT_NONE && !fault_applies)
+	{
+		record("force_release", call, fault_names[due]);
+		return fail(due);
+	}
+	name_of(name, &call->name);
+	entry = entry_of(name);
+	grant->committing = entry->committing > 0;
+	grant->holder_pid = entry->pid;
+	live = is_live(entry) && !grant->committing;
+	if (live)
+		entry->expires_at = 0;
+	if (due != FAULT_NONE)
+	{
+		record("force_release", call, fault_names[due]);
+		return fail(due);
+	}
+	return answer("force_release", call, live);
+}
+
+static HloomReply
+test_commit_begin(const HloomCall *call, int64 fence, HloomGrant *grant)
+{
+	Fault		due = next_fault(false);
+	char		name[NAME_ROOM];
+	Entry	   *entry;
+	bool		held;
+
+	if (due != FAULT_NONE)
+	{
+		record("commit_begin", call, fault_names[due]);
+		return fail(due);
+	}
+	name_of(name, &call->name);
+	entry = entry_of(name);
+	held = is_owner(entry, call) && entry->fence == fence;
+	if (held)
+		entry->committing++;
+	else if (entry->fence == fence)
+		grant->expires_at = entry->expires_at;
+	return answer("commit_begin", call, held);
+}
+
+/*
+ * There is an entry: its commits keep it.
+ */
+static void
+test_commit_end(const HloomCall *call, int64 fence)
+{
+	char		name[NAME_ROOM];
+	Entry	   *entry;
+
+	name_of(name, &call->name);
+	entry = entry_of(name);
+	Assert(entry->fence == fence && entry->committing > 0);
+	entry->committing--;
+	record("commit_end", call, "done");
 }
 
 static int64
@@ -344,9 +424,37 @@ test_count(const char *ns, uint16 ns_len)
 
 	for (int i = 0; i < MAX_KEYS; i++)
 		if (strncmp(entries[i].name, ns, ns_len) == 0 &&
-			strncmp(entries[i].name + ns_len, ":lock:", 6) == 0 && is_live(&entries[i]))
+			strncmp(entries[i].name + ns_len, MIDDLE, strlen(MIDDLE)) == 0 && is_live(&entries[i]))
 			live++;
 	return live;
+}
+
+static bool
+test_list(HloomVisit visit, void *arg)
+{
+	for (int i = 0; i < MAX_KEYS; i++)
+	{
+		const Entry *entry = &entries[i];
+		HloomLease	lease = {0};
+		const char *middle = strstr(entry->name, MIDDLE);
+
+		if (middle == NULL || !is_live(entry))
+			continue;
+		lease.name.ns = entry->name;
+		lease.name.ns_len = middle - entry->name;
+		lease.name.key = middle + strlen(MIDDLE);
+		lease.name.key_len = strlen(lease.name.key);
+		lease.fence = entry->fence;
+		lease.granted_at = entry->granted_at;
+		lease.expires_at = entry->expires_at;
+		lease.scope = entry->scope;
+		lease.committing = entry->committing > 0;
+		lease.holder_role = entry->role;
+		lease.holder_pid = entry->pid;
+		lease.application = "";
+		visit(&lease, arg);
+	}
+	return true;
 }
 
 static bool
@@ -364,7 +472,11 @@ static HloomProvider test_provider = {
 	.extend = test_extend,
 	.is_held = test_is_held,
 	.holder = test_holder,
+	.force_release = test_force_release,
+	.commit_begin = test_commit_begin,
+	.commit_end = test_commit_end,
 	.count = test_count,
+	.list = test_list,
 	.check = test_check
 };
 
@@ -390,6 +502,10 @@ hloom_test_hold(PG_FUNCTION_ARGS)
 	if (is_live(entry))
 		PG_RETURN_BOOL(false);
 	memset(&entry->owner, 0xEE, sizeof(entry->owner));
+	entry->granted_at = GetCurrentTimestamp();
+	entry->scope = HLOOM_SCOPE_LEASE;
+	entry->role = InvalidOid;
+	entry->pid = 0;
 	entry->fence = ++last_fence;
 	entry->expires_at = GetCurrentTimestamp() + PG_GETARG_INTERVAL_P(1)->time;
 	PG_RETURN_BOOL(true);
