@@ -1,5 +1,5 @@
--- What a commit that depends on a lease makes of each provider: the same steps with each, written
--- once.  The rest of what they promise is in test/pgtap/contract.sql.
+-- Transactions and the leases of each provider, above all commits that depend on one: the same steps
+-- with each, written once.  The rest of what they promise is in test/pgtap/contract.sql.
 CREATE SCHEMA contract;
 SET search_path = contract, public;
 CREATE EXTENSION hloom_test SCHEMA contract;
@@ -94,6 +94,10 @@ BEGIN
 SELECT hloom_guard('{ns}', 'a', hl.owner(1))
 PREPARE TRANSACTION 'contract'
 TABLE commits
+SELECT 'an action under a lease' AS "{p}", hloom_execute_with_lock('{ns}', 'x', 'INSERT INTO written VALUES (''{p}'', 5)')
+SELECT 'is free after it' AS "{p}", take('{ns}', 'x'), hloom_release('{ns}', 'x', hl.owner(1))
+SELECT hloom_execute_with_lock('{ns}', 'x', 'INSERT INTO written VALUES (''{p}'', 1 / 0)')
+SELECT 'and after its error' AS "{p}", take('{ns}', 'x'), hloom_release('{ns}', 'x', hl.owner(1))
 SELECT 'afterwards' AS "{p}", hloom_release('{ns}', 'a', hl.owner(1)), hloom_release('{ns}', 'b', hl.owner(1))
 \.
 SELECT replace(replace(statement, '{ns}', 'contract-' || name), '{p}', name)
