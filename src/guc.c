@@ -64,6 +64,11 @@ int			hloom_max_lease = 5 * 60 * 1000;
 int			hloom_max_tracked_leases = 10000;
 
 /*
+ * How many leases provider "memory" can keep.  No setting yet.
+ */
+int			hloom_memory_leases = 10000;
+
+/*
  * Whether a lost lease is told on channel hloom_lost.  Off where nobody listens: each message
  * costs a transaction.
  */

@@ -14,6 +14,7 @@ extern int	hloom_max_hold;
 extern int	hloom_max_key_length;
 extern int	hloom_max_lease;
 extern int	hloom_max_tracked_leases;
+extern int	hloom_memory_leases;
 extern bool hloom_notify_lost;
 extern char *hloom_provider_name;
 extern int	hloom_reap_interval;

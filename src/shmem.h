@@ -11,7 +11,7 @@
 /* Tracked leases are partitioned by the low bits of their hash, as the least lease table is. */
 #define HLOOM_PARTITIONS 128
 
-/* The LWLocks of the named tranche "hloom_lock"; the last two stand for one of each partition. */
+/* The LWLocks of the named tranche "hloom_lock"; the last three stand for one of each partition. */
 typedef enum HloomLWLock
 {
 	HLOOM_LWLOCK_STATS,
@@ -19,10 +19,11 @@ typedef enum HloomLWLock
 	HLOOM_LWLOCK_LOSSES,
 	HLOOM_LWLOCK_VICTIMS,
 	HLOOM_LWLOCK_TRACKED,
-	HLOOM_LWLOCK_WAITERS = HLOOM_LWLOCK_TRACKED + HLOOM_PARTITIONS
+	HLOOM_LWLOCK_WAITERS = HLOOM_LWLOCK_TRACKED + HLOOM_PARTITIONS,
+	HLOOM_LWLOCK_MEMORY = HLOOM_LWLOCK_WAITERS + HLOOM_PARTITIONS
 } HloomLWLock;
 
-#define HLOOM_LWLOCKS (HLOOM_LWLOCK_WAITERS + HLOOM_PARTITIONS)
+#define HLOOM_LWLOCKS (HLOOM_LWLOCK_MEMORY + HLOOM_PARTITIONS)
 
 typedef struct HloomShared
 {
