@@ -2,10 +2,11 @@
  * calls.c
  *	  Calls of a provider, contained where it may raise, and the clean-up after an attempt.
  *
- * One of our own is called as it is: whatever it answers, it has left nothing behind.  Any other is called in a subtransaction of its own, so that its error becomes a failure
- * reply and the transaction can still make the clean-up release.  Which attempts get one: those
- * that may have been granted without anybody knowing, that is all that failed but for "nothing
- * can have reached the store" (LL002), and grants that came too late.
+ * One of our own is called as it is: whatever it answers, it has left nothing behind.  Any other is
+ * called in a subtransaction of its own, so that its error becomes a failure reply and the
+ * transaction can still make the clean-up release.  Which attempts get one: those that may have
+ * been granted without anybody knowing, that is all that failed but for "nothing can have reached
+ * the store" (LL002), and grants that came too late.
  *
  * Knows no SQL and no retries.
  */

@@ -82,7 +82,8 @@ note_scope(const HloomMemoryLook *look, const HloomRow *row)
 
 	if (row->scope != HLOOM_SCOPE_LEASE)
 	{
-		HloomTerms	terms = hloom_memory_terms(row, look->now, call->auto_extend ? call->max_hold : 0);
+		HloomTerms	terms = hloom_memory_terms(row, look->now,
+											   call->auto_extend ? call->max_hold : 0);
 
 		return hloom_tracked_hold(&id, &terms);
 	}

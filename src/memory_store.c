@@ -8,7 +8,8 @@
  * those of the lease table: what is given back by a mark (tracked.c) counts no more, and its entry
  * is removed by whoever wants the key, the room, or comes along.
  *
- * Claims are memory_claim.c's.  memory_table.c tells the lock protocol.  Knows no transaction and no provider.
+ * Claims are memory_claim.c's.  memory_table.c tells the lock protocol.  Knows no transaction and
+ * no provider.
  */
 #include "postgres.h"
 
