@@ -8,6 +8,8 @@
  * been granted without anybody knowing, that is all that failed but for "nothing can have reached
  * the store" (LL002), and grants that came too late.
  *
+ * A call that has not come back at its deadline is cancelled, and has timed out.
+ *
  * Knows no SQL and no retries.
  */
 #include "postgres.h"
@@ -85,17 +87,24 @@ reply_of_error(const ErrorData *error)
 }
 
 /*
- * Makes a call in a subtransaction.  An error becomes a reply and its message the cause.  A cancel
- * is returned, and the reply then HLOOM_FAILURE.
+ * Makes a call in a subtransaction, and cancels it at its deadline.  An error becomes a reply and
+ * its message the cause.  Another cancel is returned, and the reply then HLOOM_FAILURE.
  */
 static ErrorData *
 contained(Attempt *attempt, const char **cause)
 {
-	ErrorData  *error = hloom_contain(make_call, attempt);
+	bool		expired;
+	ErrorData  *error = hloom_contain_until(make_call, attempt, attempt->call->deadline, &expired);
 
 	*cause = NULL;
 	if (error == NULL)
 		return NULL;
+	if (expired)
+	{
+		attempt->reply = HLOOM_TIMEOUT;
+		*cause = "the call did not come back before its deadline";
+		return NULL;
+	}
 	attempt->reply = reply_of_error(error);
 	*cause = error->message;
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ? error : NULL;

@@ -5,6 +5,10 @@
 #ifndef HLOOM_CONTAIN_H
 #define HLOOM_CONTAIN_H
 
+#include "datatype/timestamp.h"
+
 extern ErrorData *hloom_contain(void (*run) (void *arg), void *arg);
+extern ErrorData *hloom_contain_until(void (*run) (void *arg), void *arg, TimestampTz deadline,
+									  bool *expired);
 
 #endif							/* HLOOM_CONTAIN_H */

@@ -9,7 +9,8 @@
  * Every call runs in the caller's backend and transaction.  A refusal is a value, never an error.
  * A failure is either a failure reply or an ereport; an error raised by a provider carries one of
  * the SQLSTATEs LL002 (nothing reached the store), LL003 (timed out, outcome not known) or LL004;
- * any other is reported as LL004.  A call must come back at its deadline at the latest.
+ * any other is reported as LL004.  A call must come back at its deadline at the latest: then it is
+ * cancelled as by statement_timeout, so what it waits for must let interrupts in.
  * try_acquire must be durable, as synchronous_commit says, when it returns HLOOM_YES.
  *
  * A provider registers itself with hloom_provider_register(), from _PG_init, before or after

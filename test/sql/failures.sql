@@ -126,12 +126,30 @@ SELECT count(*) FROM hloom_try_acquire('failures', 'slow', max_wait => '100 ms',
 	retry => hloom_retry_immediate(100));
 SELECT count(*) FROM calls WHERE result = 'false';
 -- items 33, 49: cancelled while the provider is at it; what it was given is released.
-SELECT hloom_test_delay('1 hour');
+SELECT hloom_test_delay('1 hour', true);
 SET statement_timeout = '200 ms';
 SELECT count(*) FROM hloom_try_acquire('failures', 'cancelled', '5 min');
 RESET statement_timeout;
 SELECT hloom_test_delay('0');
 SELECT * FROM calls;
+-- item 42, 55, 61: one that does not look at its deadline is cancelled there, once: LL003, one attempt,
+-- and one release is made.  What such an extend did is not known: false, and a warning.
+SELECT hloom_test_delay('1 hour', true);
+SELECT f.* FROM failure($$SELECT * FROM hloom_acquire('failures', 'hangs', '300 ms',
+	retry => hloom_retry_immediate(5))$$) AS f;
+SELECT f.error, f.calls FROM failure($$SELECT hloom_execute_with_lock('failures', 'hangs',
+	'INSERT INTO ran VALUES (42)', lease => '300 ms')$$) AS f;
+SELECT count(*) FROM ran WHERE n = 42;
+SELECT hloom_test_delay('0');
+SELECT count(*) FROM hloom_acquire('failures', 'hangs', '4 min', owner => hl.owner(1));
+SELECT hloom_test_delay('1 hour', true);
+\set VERBOSITY terse
+SELECT hloom_extend('failures', 'hangs', hl.owner(1), '300 ms') AS extended;
+\set VERBOSITY default
+SELECT hloom_test_delay('0');
+SELECT hloom_test_free('failures:lock:hangs') IS NOT NULL AS freed;
+SELECT * FROM orphans;
+SELECT count(*) FROM calls;
 -- item 32: cancelled before, no provider is asked; item 35: cancelled during the last attempt, that
 -- is what the caller hears of.
 SELECT pg_cancel_backend(pg_backend_pid())

@@ -36,11 +36,11 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_fai
 COMMENT ON FUNCTION hloom_test_fail(text, integer, boolean, boolean) IS
 'lock provider "test": the next calls fail (none heals): unavailable, timeout, other, foreign are raised, reply-unavailable, reply-timeout, reply-other returned; applies: after they took effect';
 
-CREATE FUNCTION hloom_test_delay(delay interval) RETURNS void
+CREATE FUNCTION hloom_test_delay(delay interval, interrupts boolean DEFAULT false) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_delay';
 
-COMMENT ON FUNCTION hloom_test_delay(interval) IS
-'lock provider "test": an acquire answers so much later, without a look at its deadline';
+COMMENT ON FUNCTION hloom_test_delay(interval, boolean) IS
+'lock provider "test": an acquire or extend answers so much later, without a look at its deadline; interrupts: it lets them in meanwhile';
 
 CREATE FUNCTION hloom_test_calls(OUT operation text, OUT key text, OUT owner uuid, OUT result text, OUT bound interval) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_calls';

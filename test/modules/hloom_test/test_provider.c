@@ -73,6 +73,7 @@ static int	fault_calls = 0;
 static bool fault_applies = false;	/* the call takes effect before it fails */
 static bool fault_acquire_only = false;
 static int64 delay = 0;			/* microseconds before an acquire or extend answers */
+static bool delay_interrupts = false;	/* and it lets interrupts in meanwhile */
 
 static void
 name_of(char *to, const HloomKey *key)
@@ -188,7 +189,7 @@ answer(const char *operation, const HloomCall *call, bool yes)
 
 /*
  * Waits before it answers, whatever the caller thinks of it: a provider that does not look at its
- * deadline.  Lets interrupts in.
+ * deadline, and may let interrupts in.
  */
 static void
 answer_late(void)
@@ -197,7 +198,8 @@ answer_late(void)
 
 	while (delay > 0 && GetCurrentTimestamp() < end)
 	{
-		CHECK_FOR_INTERRUPTS();
+		if (delay_interrupts)
+			CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000);
 	}
 }
@@ -557,12 +559,13 @@ hloom_test_fail(PG_FUNCTION_ARGS)
 			 errmsg("kind of failure \"%s\" is not known", kind)));
 }
 
-/* SQL: hloom_test_delay(interval): an acquire or extend answers so much later. */
+/* SQL: hloom_test_delay(delay interval, interrupts bool): an acquire or extend answers later. */
 PG_FUNCTION_INFO_V1(hloom_test_delay);
 Datum
 hloom_test_delay(PG_FUNCTION_ARGS)
 {
 	delay = PG_GETARG_INTERVAL_P(0)->time;
+	delay_interrupts = PG_GETARG_BOOL(1);
 	PG_RETURN_VOID();
 }
 
