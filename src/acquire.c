@@ -246,7 +246,6 @@ static void
 cancel_on_loss(const HloomAcquisition *acquisition)
 {
 	const HloomCall *call = &acquisition->call;
-
 	HloomTrackedId id = grant_id(acquisition);
 
 	hloom_loss_watch(call, &id);

@@ -8,7 +8,7 @@
  * been granted without anybody knowing, that is all that failed but for "nothing can have reached
  * the store" (LL002), and grants that came too late.
  *
- * A call that has not come back at its deadline is cancelled, and has timed out.
+ * Such a call that has not come back at its deadline is cancelled, and has timed out.
  *
  * Knows no SQL and no retries.
  */

@@ -9,9 +9,19 @@
  * Every call runs in the caller's backend and transaction.  A refusal is a value, never an error.
  * A failure is either a failure reply or an ereport; an error raised by a provider carries one of
  * the SQLSTATEs LL002 (nothing reached the store), LL003 (timed out, outcome not known) or LL004;
- * any other is reported as LL004.  A call must come back at its deadline at the latest: then it is
- * cancelled as by statement_timeout, so what it waits for must let interrupts in.
- * try_acquire must be durable, as synchronous_commit says, when it returns HLOOM_YES.
+ * any other is reported as LL004, but for one at a commit, which is passed on.  try_acquire must be
+ * durable, as synchronous_commit says, when it returns HLOOM_YES.
+ *
+ * try_acquire, release, extend, is_held, holder and force_release are called in a subtransaction,
+ * so they may raise.  At their deadline they are cancelled as by statement_timeout, and count as
+ * timed out: so a provider lets interrupts in (CHECK_FOR_INTERRUPTS, latches) in whatever it waits
+ * for, or bounds its waits itself.  A wait that does neither cannot be ended by anybody, nor is any
+ * other call ended.
+ *
+ * A try_acquire that may have been granted without anybody knowing - any failure but "nothing
+ * reached the store", or a grant later than its lease - is followed by one release with its owner.
+ * The scope is always HLOOM_SCOPE_LEASE.  Lost leases are counted when an action finds that it
+ * lost its own, or hloom_force_release() makes it so; waiters try again as their policy says.
  *
  * A provider registers itself with hloom_provider_register(), from _PG_init, before or after
  * hloom_lock is loaded.
@@ -101,7 +111,7 @@ typedef struct HloomLease
 	bool		committing;		/* a commit depends on it */
 	Oid			holder_role;
 	int			holder_pid;		/* 0: that process is gone */
-	const char *application;
+	const char *application;	/* not NULL */
 	const char *note;
 	uint16		application_len;
 	uint16		note_len;		/* 0: none */
@@ -138,22 +148,23 @@ typedef struct HloomProvider
 	HloomReply	(*holder) (const HloomCall *call, HloomGrant *grant);
 
 	/*
-	 * YES: somebody held it and does no more.  NO: nobody did, or a commit depends on it.  May be
-	 * NULL: cannot be done.
+	 * YES: somebody held it and does no more.  NO: nobody did, or a commit depends on it.  The
+	 * call has no owner.  May be NULL: cannot be done.
 	 */
 	HloomReply	(*force_release) (const HloomCall *call, HloomGrant *grant);
 
 	/*
 	 * A transaction that depends on the grant with this fence is about to commit.  YES: the owner
 	 * holds it now, and until commit_end the key is granted to nobody and the lease neither
-	 * expires nor is taken away.  NO: lost; grant tells its end, or 0.  May raise.  Both may be
+	 * expires nor is taken away.  NO: lost; grant tells its end, or 0.  May raise, which ends the
+	 * transaction.  Several commits, or one several times, may depend on a grant.  Both may be
 	 * NULL: then no commit can depend on a lease.
 	 */
 	HloomReply	(*commit_begin) (const HloomCall *call, int64 fence, HloomGrant *grant);
 
 	/*
-	 * The outcome is there, after each YES of commit_begin.  Must not raise, nor wait for
-	 * anybody.
+	 * The outcome is there, committed or rolled back: once for each YES of commit_begin.  Must
+	 * not raise, nor wait for anybody.
 	 */
 	void		(*commit_end) (const HloomCall *call, int64 fence);
 

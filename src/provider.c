@@ -11,20 +11,31 @@
 #include "compat.h"
 #include "provider.h"
 
+/*
+ * Returns the first provider registered.
+ */
 static const HloomProvider *
-find_registered(const char *name)
+first_registered(void)
 {
 	static HloomProvider **first = NULL;
-	const HloomProvider *found = NULL;
-	uint32		foreign = HLOOM_PROVIDER_ABI;
 
-	if (first == NULL)
+	if (unlikely(first == NULL))
 		first = (HloomProvider **) find_rendezvous_variable(HLOOM_PROVIDER_RENDEZVOUS);
-	for (const HloomProvider *at = *first; at != NULL; at = at->next)
+	return *first;
+}
+
+/*
+ * Returns the provider registered under the name, or found when there is none.  *foreign becomes
+ * another abi that one has.
+ */
+static const HloomProvider *
+find_besides(const HloomProvider *found, const char *name, uint32 *foreign)
+{
+	for (const HloomProvider *at = first_registered(); at != NULL; at = at->next)
 	{
 		/* Of another abi nothing can be read, not even the name. */
 		if (at->abi != HLOOM_PROVIDER_ABI)
-			foreign = at->abi;
+			*foreign = at->abi;
 		else if (strcmp(at->name, name) == 0)
 		{
 			if (found != NULL)
@@ -34,6 +45,32 @@ find_registered(const char *name)
 			found = at;
 		}
 	}
+	return found;
+}
+
+/*
+ * Raises for a provider registered under the name of a built-in one.  Looks through the list only
+ * when it has got longer.
+ */
+static void
+check_built_in(const HloomProvider *provider)
+{
+	static const HloomProvider *checked = NULL;
+	const HloomProvider *first = first_registered();
+	uint32		foreign;
+
+	if (likely(first == checked))
+		return;
+	(void) find_besides(provider, provider->name, &foreign);
+	checked = first;
+}
+
+static const HloomProvider *
+find_registered(const char *name)
+{
+	uint32		foreign = HLOOM_PROVIDER_ABI;
+	const HloomProvider *found = find_besides(NULL, name, &foreign);
+
 	if (found == NULL && foreign != HLOOM_PROVIDER_ABI)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -52,7 +89,10 @@ const HloomProvider *
 hloom_provider_find(const char *name)
 {
 	if (likely(strcmp(name, hloom_provider_table.name) == 0))
+	{
+		check_built_in(&hloom_provider_table);
 		return &hloom_provider_table;
+	}
 	return find_registered(name);
 }
 
@@ -86,7 +126,7 @@ hloom_provider_next(const HloomProvider *after)
 		return &hloom_provider_table;
 	next = after->next;
 	if (after == &hloom_provider_table)
-		next = *(HloomProvider **) find_rendezvous_variable(HLOOM_PROVIDER_RENDEZVOUS);
+		next = first_registered();
 	while (next != NULL && next->abi != HLOOM_PROVIDER_ABI)
 		next = next->next;
 	return next;

@@ -28,7 +28,7 @@ hloom_provider_is_own(const HloomProvider *provider)
 }
 
 /*
- * Returns the name in tracked.c of a grant of one of our providers.
+ * Returns the name in tracked.c of a grant of one of our providers; of another it is no name.
  */
 static inline HloomTrackedId
 hloom_provider_grant_id(const HloomProvider *provider, const HloomCall *call, int64 fence)

@@ -326,7 +326,7 @@ BEGIN
 	IF kind = 'refused' THEN
 		PERFORM hloom_test_hold('contract-test:lock:o');
 	ELSIF kind = 'late' THEN
-		PERFORM hloom_test_delay('50 ms');
+		PERFORM hloom_test_delay('50 ms', deaf => true);
 	ELSIF kind <> 'granted' THEN
 		PERFORM hloom_test_fail(kind, 1, applies, true);
 	END IF;

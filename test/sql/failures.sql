@@ -107,8 +107,9 @@ SELECT count(*) FROM hloom_try_acquire('failures', 'bound', '2 s');
 SELECT operation, key, bound FROM hloom_test_calls();
 
 -- item 46: a grant that comes at its own end or later is none: LL003, one attempt, given back once.
--- items 47, 58: no action runs; whether somebody else has freed it meanwhile does not matter.
-SELECT hloom_test_delay('300 ms');
+-- items 47, 58: no action runs; whether somebody else has freed it meanwhile does not matter.  The
+-- provider is deaf: it does not hear of its deadline, nor does anybody else.
+SELECT hloom_test_delay('300 ms', deaf => true);
 SELECT f.* FROM failure($$SELECT * FROM hloom_acquire('failures', 'late', '200 ms',
 	retry => hloom_retry_immediate(5))$$) AS f;
 SELECT f.error, f.calls FROM failure($$SELECT hloom_execute_with_lock('failures', 'late',
@@ -126,30 +127,12 @@ SELECT count(*) FROM hloom_try_acquire('failures', 'slow', max_wait => '100 ms',
 	retry => hloom_retry_immediate(100));
 SELECT count(*) FROM calls WHERE result = 'false';
 -- items 33, 49: cancelled while the provider is at it; what it was given is released.
-SELECT hloom_test_delay('1 hour', true);
+SELECT hloom_test_delay('1 hour');
 SET statement_timeout = '200 ms';
 SELECT count(*) FROM hloom_try_acquire('failures', 'cancelled', '5 min');
 RESET statement_timeout;
 SELECT hloom_test_delay('0');
 SELECT * FROM calls;
--- item 42, 55, 61: one that does not look at its deadline is cancelled there, once: LL003, one attempt,
--- and one release is made.  What such an extend did is not known: false, and a warning.
-SELECT hloom_test_delay('1 hour', true);
-SELECT f.* FROM failure($$SELECT * FROM hloom_acquire('failures', 'hangs', '300 ms',
-	retry => hloom_retry_immediate(5))$$) AS f;
-SELECT f.error, f.calls FROM failure($$SELECT hloom_execute_with_lock('failures', 'hangs',
-	'INSERT INTO ran VALUES (42)', lease => '300 ms')$$) AS f;
-SELECT count(*) FROM ran WHERE n = 42;
-SELECT hloom_test_delay('0');
-SELECT count(*) FROM hloom_acquire('failures', 'hangs', '4 min', owner => hl.owner(1));
-SELECT hloom_test_delay('1 hour', true);
-\set VERBOSITY terse
-SELECT hloom_extend('failures', 'hangs', hl.owner(1), '300 ms') AS extended;
-\set VERBOSITY default
-SELECT hloom_test_delay('0');
-SELECT hloom_test_free('failures:lock:hangs') IS NOT NULL AS freed;
-SELECT * FROM orphans;
-SELECT count(*) FROM calls;
 -- item 32: cancelled before, no provider is asked; item 35: cancelled during the last attempt, that
 -- is what the caller hears of.
 SELECT pg_cancel_backend(pg_backend_pid())
@@ -162,7 +145,7 @@ SELECT * FROM calls;
 SELECT hloom_test_free('failures:lock:busy');
 -- Nor is one lost that comes during a clean-up release, here the one of a late grant; the release is
 -- counted as failed.
-SELECT hloom_test_fail('cancel-release'), hloom_test_delay('300 ms');
+SELECT hloom_test_fail('cancel-release'), hloom_test_delay('300 ms', deaf => true);
 SELECT count(*) FROM hloom_acquire('failures', 'late', '200 ms');
 SELECT hloom_test_fail('none'), hloom_test_delay('0');
 SELECT * FROM calls;
@@ -186,7 +169,7 @@ SELECT hloom_test_fail('reply-other'), hloom_release('failures', 'keep', hl.owne
 SELECT hloom_is_held('failures', 'keep', hl.owner(1)) AS held;
 COMMIT;
 -- item 48: an extension whose answer takes as long as its lease is none.
-SELECT hloom_test_delay('100 ms');
+SELECT hloom_test_delay('100 ms', deaf => true);
 SELECT hloom_extend('failures', 'keep', hl.owner(1), '1 min') AS in_time,
 	hloom_extend('failures', 'keep', hl.owner(1), '90 ms') AS late;
 SELECT hloom_test_delay('0');
@@ -209,6 +192,47 @@ SELECT count(*) FROM calls;
 SELECT hloom_execute_with_lock('failures', 'act', $$SELECT hloom_test_free('failures:lock:act')$$);
 SELECT * FROM calls;
 SELECT value FROM hloom_metrics WHERE namespace = 'failures' AND name = 'hostloom_lock_lost';
+
+-- A call that lets interrupts in ends at its deadline by itself.  An acquire: its lease, and one
+-- clean-up release, which takes no longer than that.
+SELECT hloom_test_delay('1 hour', 'acquire');
+CREATE TEMP TABLE before AS SELECT * FROM orphans;
+SELECT f.error, f.detail FROM failure($$SELECT * FROM hloom_acquire('failures', 'hangs', '300 ms',
+	retry => hloom_retry_immediate(5))$$) AS f;
+SELECT hloom_try_acquire('failures', 'hangs', '300 ms');
+SELECT operation, key, result, bound FROM hloom_test_calls();
+-- A cancel that came before the deadline, of which a deaf provider does not hear, stays one.
+SELECT hloom_test_delay('400 ms', deaf => true);
+SET statement_timeout = '100 ms';
+SELECT count(*) FROM hloom_try_acquire('failures', 'late', '200 ms');
+RESET statement_timeout;
+SELECT count(*) FROM calls;
+-- The clean-up release hangs, too.
+SELECT hloom_test_delay('1 hour', 'acquire release');
+SELECT f.* FROM failure($$SELECT * FROM hloom_acquire('failures', 'hangs', '300 ms')$$) AS f;
+SELECT outcome, n.value - o.value AS more FROM orphans AS n JOIN before AS o USING (outcome)
+ORDER BY outcome;
+-- An extend: the lease asked for.
+SELECT hloom_test_delay('0');
+SELECT count(*) FROM hloom_acquire('failures', 'keep', '4 min', owner => hl.owner(1));
+SELECT hloom_test_delay('1 hour');
+SELECT hloom_extend('failures', 'keep', hl.owner(1), '300 ms') AS extended;
+SELECT hloom_remaining('failures', 'keep', hl.owner(1)) > '2 min' AS old_end;
+SELECT hloom_test_delay('0');
+SELECT hloom_release('failures', 'keep', hl.owner(1));
+-- A release: the default lease of the namespace.  The transaction goes on.
+SELECT provider, default_lease FROM hloom_configure('failures-short', provider => 'test',
+	default_lease => '300 ms');
+SELECT count(*) FROM hloom_acquire('failures-short', 'keep', '4 min', owner => hl.owner(1));
+SELECT hloom_test_delay('1 hour', 'release');
+BEGIN;
+SELECT hloom_release('failures-short', 'keep', hl.owner(1)) AS released;
+SELECT hloom_test_delay('0');
+SELECT hloom_is_held('failures-short', 'keep', hl.owner(1)) AS held;
+COMMIT;
+SELECT hloom_unconfigure('failures-short');
+SELECT count(*) FROM calls;
+DROP TABLE before;
 \set VERBOSITY default
 
 -- item 107: how acquisitions ended.
@@ -234,11 +258,16 @@ SELECT count(*) FROM hloom_try_acquire('failures', 'a', owner => hl.owner(1));
 SELECT hl.error($$SELECT hloom_configure('failures-x', provider => 'foreign')$$);
 SELECT hloom_test_register('second');
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('failures', 'a')$$);
--- The lease table is not affected.
+-- The lease table is not affected, unless the name is its own.
 SELECT count(*) FROM hloom_try_acquire('failures-x', 'a', owner => hl.owner(1));
+SELECT hloom_test_register('table');
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('failures-x', 'a')$$);
+SELECT hl.error($$SELECT * FROM hloom_try_acquire('failures-x', 'a')$$) AS again;
 
 \connect
 SET search_path = failures, public;
+-- That was of its session only.
+SELECT count(*) FROM hloom_try_acquire('failures-x', 'b', owner => hl.owner(1));
 -- A provider whose library is not loaded.
 SELECT hl.error($$SELECT * FROM hloom_try_acquire('failures', 'a')$$);
 SET client_min_messages = warning;

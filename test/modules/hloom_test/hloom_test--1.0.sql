@@ -36,11 +36,11 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_fai
 COMMENT ON FUNCTION hloom_test_fail(text, integer, boolean, boolean) IS
 'lock provider "test": the next calls fail (none heals): unavailable, timeout, other, foreign are raised, reply-unavailable, reply-timeout, reply-other returned; applies: after they took effect';
 
-CREATE FUNCTION hloom_test_delay(delay interval, interrupts boolean DEFAULT false) RETURNS void
+CREATE FUNCTION hloom_test_delay(delay interval, operations text DEFAULT 'acquire extend', deaf boolean DEFAULT false) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_delay';
 
-COMMENT ON FUNCTION hloom_test_delay(interval, boolean) IS
-'lock provider "test": an acquire or extend answers so much later, without a look at its deadline; interrupts: it lets them in meanwhile';
+COMMENT ON FUNCTION hloom_test_delay(interval, text, boolean) IS
+'lock provider "test": such calls answer so much later, without a look at their deadline; deaf: nor at interrupts';
 
 CREATE FUNCTION hloom_test_calls(OUT operation text, OUT key text, OUT owner uuid, OUT result text, OUT bound interval) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_calls';
@@ -52,7 +52,7 @@ CREATE FUNCTION hloom_test_register(which text) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_register';
 
 COMMENT ON FUNCTION hloom_test_register(text) IS
-'puts a provider of another interface version (foreign) or a second one named "test" (second) into the list';
+'puts a provider of another interface version (foreign), a second one named "test" (second) or one named as the built-in one (table) into the list';
 
 CREATE FUNCTION hloom_test_count(namespace text, stat integer, amount bigint) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_count';

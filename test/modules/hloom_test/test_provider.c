@@ -72,8 +72,9 @@ static Fault fault = FAULT_NONE;
 static int	fault_calls = 0;
 static bool fault_applies = false;	/* the call takes effect before it fails */
 static bool fault_acquire_only = false;
-static int64 delay = 0;			/* microseconds before an acquire or extend answers */
-static bool delay_interrupts = false;	/* and it lets interrupts in meanwhile */
+static int64 delay = 0;			/* microseconds before a call answers */
+static char delayed[64] = "";	/* the calls that do */
+static bool delay_deaf = false; /* no interrupts are let in meanwhile */
 
 static void
 name_of(char *to, const HloomKey *key)
@@ -189,16 +190,16 @@ answer(const char *operation, const HloomCall *call, bool yes)
 
 /*
  * Waits before it answers, whatever the caller thinks of it: a provider that does not look at its
- * deadline, and may let interrupts in.
+ * deadline.
  */
 static void
-answer_late(void)
+answer_late(const char *operation)
 {
 	TimestampTz end = GetCurrentTimestamp() + delay;
 
-	while (delay > 0 && GetCurrentTimestamp() < end)
+	while (delay > 0 && strstr(delayed, operation) != NULL && GetCurrentTimestamp() < end)
 	{
-		if (delay_interrupts)
+		if (!delay_deaf)
 			CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000);
 	}
@@ -219,7 +220,7 @@ test_try_acquire(const HloomCall *call, HloomGrant *grant)
 	}
 	if (due != FAULT_NONE && !fault_applies)
 	{
-		answer_late();
+		answer_late("acquire");
 		record("acquire", call, fault_names[due]);
 		return fail(due);
 	}
@@ -238,12 +239,16 @@ test_try_acquire(const HloomCall *call, HloomGrant *grant)
 	else if (!is_owner(entry, call))
 	{
 		grant->expires_at = entry->expires_at;
-		answer_late();
+		answer_late("acquire");
 		return answer("acquire", call, false);
 	}
 	entry->lease = call->lease;
 	entry->expires_at = GetCurrentTimestamp() + call->lease;
-	answer_late();
+
+	/* The store of a call that is ended may keep it for longer. */
+	if (!delay_deaf)
+		entry->expires_at += delay;
+	answer_late("acquire");
 	if (due != FAULT_NONE)
 	{
 		record("acquire", call, fault_names[due]);
@@ -279,6 +284,7 @@ test_release(const HloomCall *call)
 	owner = is_owner(entry, call);
 	if (owner)
 		entry->expires_at = 0;
+	answer_late("release");
 	if (due != FAULT_NONE)
 	{
 		record("release", call, fault_names[due]);
@@ -303,10 +309,10 @@ test_extend(const HloomCall *call, HloomGrant *grant)
 	entry = entry_of(name);
 	if (!is_owner(entry, call))
 		return answer("extend", call, false);
+	answer_late("extend");
 	grant->capped = call->lease == 0 && entry->lease > call->max_lease;
 	entry->lease = call->lease > 0 ? call->lease : Min(entry->lease, call->max_lease);
 	entry->expires_at = GetCurrentTimestamp() + entry->lease;
-	answer_late();
 	grant->fence = entry->fence;
 	grant->lease = entry->lease;
 	grant->expires_at = entry->expires_at;
@@ -485,6 +491,7 @@ static HloomProvider test_provider = {
 /* As a provider of another version of the interface would look, and a second one of the name. */
 static HloomProvider foreign_provider = {.abi = HLOOM_PROVIDER_ABI + 1, .name = "foreign"};
 static HloomProvider second_provider = {.abi = HLOOM_PROVIDER_ABI, .name = "test"};
+static HloomProvider table_provider = {.abi = HLOOM_PROVIDER_ABI, .name = "table"};
 
 void		test_provider_init(void);
 
@@ -559,13 +566,14 @@ hloom_test_fail(PG_FUNCTION_ARGS)
 			 errmsg("kind of failure \"%s\" is not known", kind)));
 }
 
-/* SQL: hloom_test_delay(delay interval, interrupts bool): an acquire or extend answers later. */
+/* SQL: hloom_test_delay(delay interval, operations text, deaf bool): they answer so much later. */
 PG_FUNCTION_INFO_V1(hloom_test_delay);
 Datum
 hloom_test_delay(PG_FUNCTION_ARGS)
 {
 	delay = PG_GETARG_INTERVAL_P(0)->time;
-	delay_interrupts = PG_GETARG_BOOL(1);
+	text_to_cstring_buffer(PG_GETARG_TEXT_PP(1), delayed, sizeof(delayed));
+	delay_deaf = PG_GETARG_BOOL(2);
 	PG_RETURN_VOID();
 }
 
@@ -602,6 +610,7 @@ hloom_test_register(PG_FUNCTION_ARGS)
 {
 	char	   *which = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
-	hloom_provider_register(strcmp(which, "foreign") == 0 ? &foreign_provider : &second_provider);
+	hloom_provider_register(strcmp(which, "foreign") == 0 ? &foreign_provider :
+							strcmp(which, "table") == 0 ? &table_provider : &second_provider);
 	PG_RETURN_VOID();
 }
