@@ -112,7 +112,7 @@ refuse_held(HloomBucket *bucket, const HloomWalk *walk, HloomGrant *grant)
 	}
 	hloom_bucket_unlock(bucket);
 	if (still_held)
-		hloom_walk_tell_holder(walk, grant);
+		hloom_walk_tell_holder(&walk->head, walk->mine, grant);
 	return still_held;
 }
 

@@ -239,7 +239,7 @@ hloom_store_holder(Relation rel, const HloomCall *call, HloomGrant *grant)
 	hloom_bucket_unlock(&bucket);
 	if (!walk.held)
 		return false;
-	hloom_walk_tell_holder(&walk, grant);
+	hloom_walk_tell_holder(&walk.head, walk.mine, grant);
 	if (walk.head.incarnation != walk.judge.incarnation)
 		grant->holder_pid = 0;
 	return true;

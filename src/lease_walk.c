@@ -148,17 +148,15 @@ hloom_walk_terms(const HloomRow *row, TimestampTz now, int64 max_hold)
 }
 
 /*
- * Tells of the lease that was found.  Whose own it is, and who is refused all the same because a
- * commit depends on it, does not wait for its session.
+ * Tells of the lease that is in the way of a call, or the call's own.  Whose own it is, and who is
+ * refused all the same because a commit depends on it, does not wait for its session.
  */
 void
-hloom_walk_tell_holder(const HloomWalk *walk, HloomGrant *grant)
+hloom_walk_tell_holder(const HloomRow *row, bool mine, HloomGrant *grant)
 {
-	const HloomRow *head = &walk->head;
-
-	grant->expires_at = head->expires_at;
-	grant->holder_role = head->role;
-	grant->holder_pid = head->pid;
-	grant->follows = head->scope != HLOOM_SCOPE_LEASE && !walk->mine;
-	grant->fence = head->fence;
+	grant->expires_at = row->expires_at;
+	grant->holder_role = row->role;
+	grant->holder_pid = row->pid;
+	grant->follows = row->scope != HLOOM_SCOPE_LEASE && !mine;
+	grant->fence = row->fence;
 }

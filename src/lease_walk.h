@@ -34,7 +34,7 @@ typedef struct HloomWalk
 
 extern HloomTerms hloom_walk_terms(const HloomRow *row, TimestampTz now, int64 max_hold);
 extern bool hloom_walk_is_committing(const HloomWalk *walk);
-extern void hloom_walk_tell_holder(const HloomWalk *walk, HloomGrant *grant);
+extern void hloom_walk_tell_holder(const HloomRow *row, bool mine, HloomGrant *grant);
 extern void hloom_walk_lock(Relation rel, const HloomCall *call, Size need, int mode,
 							HloomBucket *bucket, HloomWalk *walk);
 

@@ -17,6 +17,7 @@
 #include "lease_bucket.h"
 #include "lease_form.h"
 #include "lease_time.h"
+#include "lease_walk.h"
 #include "memory_store.h"
 #include "waitlist.h"
 
@@ -41,7 +42,7 @@ refuse_held(HloomMemoryLook *look, HloomGrant *grant)
 	TimestampTz end = look->entry->row->expires_at;
 	bool		still_held = true;
 
-	hloom_memory_tell_holder(look, grant);
+	hloom_walk_tell_holder(look->entry->row, look->mine, grant);
 	if (look->call->waits)
 	{
 		/* When a commit that keeps it beyond its end will be over is not known. */
@@ -82,8 +83,8 @@ note_scope(const HloomMemoryLook *look, const HloomRow *row)
 
 	if (row->scope != HLOOM_SCOPE_LEASE)
 	{
-		HloomTerms	terms = hloom_memory_terms(row, look->now,
-											   call->auto_extend ? call->max_hold : 0);
+		HloomTerms	terms = hloom_walk_terms(row, look->now,
+											 call->auto_extend ? call->max_hold : 0);
 
 		return hloom_tracked_hold(&id, &terms);
 	}
@@ -126,7 +127,7 @@ grant_new(HloomMemoryLook *look, HloomRow *row)
 
 	if (look->entry != NULL)
 	{
-		(void) hloom_memory_bury(look);
+		hloom_memory_bury(look);
 		if (!hloom_memory_fit(look->entry, hloom_row_size(row)))
 		{
 			hloom_memory_remove(look->entry);

@@ -84,10 +84,7 @@ hloom_memory_grant_remove(const HloomTrackedId *id)
 	if (removed)
 	{
 		copy_name(look.entry->row, &name);
-		if (hloom_tracked_is_lost(id->hash, id->fence, look.entry->row->expires_at <= look.now))
-			hloom_losses_add(name.ns, strlen(name.ns), name.key, look.entry->row->key_len,
-							 look.entry->row->fence, look.entry->row->expires_at,
-							 HLOOM_LOSS_EXPIRED);
+		hloom_memory_count_lost(&look);
 		hloom_memory_remove(look.entry);
 	}
 	unlock(id);
@@ -165,11 +162,13 @@ hloom_memory_renew(const HloomTrackedId *id, HloomTerms *terms, HloomGrantName *
 }
 
 /*
- * Removes what has ended in one partition.  *next is lowered to the nearest end of the others.
+ * Removes what is nobody's in one partition.  *next is lowered to the nearest end of the others.
+ * Returns how many it removed.
  */
-static void
+static int64
 reap_partition(int partition, TimestampTz *next)
 {
+	int64		removed = 0;
 	dlist_mutable_iter iter;
 
 	LWLockAcquire(hloom_memory_lock_of(partition), LW_EXCLUSIVE);
@@ -189,19 +188,34 @@ reap_partition(int partition, TimestampTz *next)
 		/* When a commit that depends on an expired one will be over is not known. */
 		if (look.live)
 			*next = Min(*next, end > look.now ? end : look.now + HLOOM_REAP_INTERVAL);
-		else if (end <= look.now)
+		else
 		{
-			(void) hloom_memory_bury(&look);
+			hloom_memory_bury(&look);
 			hloom_memory_remove(look.entry);
-			if (unlikely(hloom_waitlist_any(hash)))
-				hloom_waitlist_wake_next(hash);
+			hloom_waitlist_wake_next(hash);
+			removed++;
 		}
 	}
 	LWLockRelease(hloom_memory_lock_of(partition));
+	return removed;
 }
 
 /*
- * Goes on with a pass over all partitions, from *partition on: removes what has ended, and counts
+ * Makes room.  Returns how many entries are free again.
+ */
+int64
+hloom_memory_reclaim(void)
+{
+	TimestampTz next = DT_NOEND;
+	int64		removed = 0;
+
+	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+		removed += reap_partition(i, &next);
+	return removed;
+}
+
+/*
+ * Goes on with a pass over all partitions, from *partition on: removes what is nobody's, and counts
  * what was lost.  Returns true at the end; false when so many losses are not reported yet that the
  * caller should see to that, then go on.  Lets interrupts in.
  */
@@ -211,7 +225,7 @@ hloom_memory_reap_some(int *partition, TimestampTz *next)
 	while (*partition < HLOOM_PARTITIONS)
 	{
 		CHECK_FOR_INTERRUPTS();
-		reap_partition((*partition)++, next);
+		(void) reap_partition((*partition)++, next);
 		if (hloom_losses_are_many())
 			return false;
 	}

@@ -13,6 +13,7 @@ extern HloomReply hloom_memory_commit_begin(const HloomTrackedId *id, TimestampT
 extern bool hloom_memory_grant_name(const HloomTrackedId *id, HloomGrantName *name);
 extern HloomReply hloom_memory_renew(const HloomTrackedId *id, HloomTerms *terms,
 									 HloomGrantName *name);
+extern int64 hloom_memory_reclaim(void);
 extern bool hloom_memory_reap_some(int *partition, TimestampTz *next);
 extern void hloom_memory_forget_all(void);
 extern int64 hloom_memory_count(const char *ns, uint16 ns_len);

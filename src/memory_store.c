@@ -2,11 +2,11 @@
  * memory_store.c
  *	  One lease in shared memory: release, extend, look.
  *
- * The state machine of lease_store.c on rows that are in no page: an operation
- * locks the key's partition, reads the clock under that lock, and makes at most one change, which
- * is neither logged nor durable.  Nothing raises under the lock.  Marks, waiters and losses are
- * those of the lease table: what is given back by a mark (tracked.c) counts no more, and its entry
- * is removed by whoever wants the key, the room, or comes along.
+ * The state machine of lease_store.c on rows that are in no page: an operation locks the key's
+ * partition, reads the clock under that lock, and makes at most one change, which is neither logged
+ * nor durable.  Nothing raises under the lock.  Marks, waiters and losses are those of the lease
+ * table: what is given back by a mark (tracked.c) counts no more, and its entry is removed by
+ * whoever wants the key, the room, or comes along.
  *
  * Claims are memory_claim.c's.  memory_table.c tells the lock protocol.  Knows no transaction and
  * no provider.
@@ -18,6 +18,7 @@
 
 #include "compat.h"
 #include "lease_time.h"
+#include "lease_walk.h"
 #include "losses.h"
 #include "memory_store.h"
 #include "waitlist.h"
@@ -84,56 +85,36 @@ is_owners(const HloomMemoryLook *look)
 }
 
 /*
- * The row of an entry that does not live is about to go: counts it if it was lost.  Returns whether
- * it was.
+ * The row of an entry that does not live is about to go: counts it if it was lost.
  */
-bool
-hloom_memory_bury(HloomMemoryLook *look)
+void
+hloom_memory_count_lost(const HloomMemoryLook *look)
 {
 	const HloomRow *row = look->entry->row;
-	HloomTrackedId id = hloom_memory_id_of(row);
 	bool		lost = row->expires_at <= look->now;
 
 	if (unlikely(look->marked))
+	{
+		HloomTrackedId id = hloom_memory_id_of(row);
+
 		lost = hloom_tracked_is_lost(id.hash, id.fence, lost);
+	}
 	if (lost)
 		hloom_losses_add(row->texts, row->ns_len, row->texts + row->ns_len, row->key_len,
 						 row->fence, row->expires_at, HLOOM_LOSS_EXPIRED);
-	if (unlikely(look->marked))
-		hloom_tracked_expire(&id);
-	return lost;
 }
 
 /*
- * Removes what is nobody's, of this database.  Returns how many entries are free again.
+ * The same, and its tracked lease goes, too, if it was given back.
  */
-int64
-hloom_memory_reclaim(void)
+void
+hloom_memory_bury(const HloomMemoryLook *look)
 {
-	int64		removed = 0;
+	HloomTrackedId id = hloom_memory_id_of(look->entry->row);
 
-	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-	{
-		dlist_mutable_iter iter;
-
-		LWLockAcquire(hloom_memory_lock_of(i), LW_EXCLUSIVE);
-		dlist_foreach_modify(iter, &hloom_memory_partition(i)->entries)
-		{
-			HloomMemoryLook look = {0};
-
-			look.entry = dlist_container(HloomMemoryEntry, node, iter.cur);
-			if (look.entry->key.database != MyDatabaseId)
-				continue;
-			hloom_memory_judge(&look);
-			if (look.live)
-				continue;
-			(void) hloom_memory_bury(&look);
-			hloom_memory_remove(look.entry);
-			removed++;
-		}
-		LWLockRelease(hloom_memory_lock_of(i));
-	}
-	return removed;
+	hloom_memory_count_lost(look);
+	if (unlikely(look->marked))
+		hloom_tracked_expire(&id);
 }
 
 /*
@@ -145,39 +126,6 @@ hloom_memory_tell(const HloomRow *row, HloomGrant *grant)
 	grant->fence = row->fence;
 	grant->expires_at = row->expires_at;
 	grant->lease = row->lease;
-}
-
-/*
- * Tells who holds the key.  Who is refused its own, because a commit depends on it, does not wait
- * for its session.
- */
-void
-hloom_memory_tell_holder(const HloomMemoryLook *look, HloomGrant *grant)
-{
-	const HloomRow *row = look->entry->row;
-
-	grant->fence = row->fence;
-	grant->expires_at = row->expires_at;
-	grant->holder_role = row->role;
-	grant->holder_pid = row->pid;
-	grant->follows = row->scope != HLOOM_SCOPE_LEASE && !look->mine;
-}
-
-/*
- * What a row says of its lease from now on.
- */
-HloomTerms
-hloom_memory_terms(const HloomRow *row, TimestampTz now, int64 max_hold)
-{
-	HloomTerms	terms = {
-		.granted_at = row->granted_at,
-		.start = now,
-		.end = row->expires_at,
-		.lease = row->lease,
-		.max_hold = max_hold
-	};
-
-	return terms;
 }
 
 /*
@@ -276,7 +224,7 @@ hloom_memory_extend(const HloomCall *call, HloomGrant *grant)
 		grant->capped = call->lease == 0 && head.lease > call->max_lease;
 		head.lease = call->lease > 0 ? call->lease : Min(head.lease, call->max_lease);
 		head.expires_at = hloom_time_add(look.now, head.lease);
-		terms = hloom_memory_terms(&head, look.now, 0);
+		terms = hloom_walk_terms(&head, look.now, 0);
 		extends = (!follows && likely(!look.marked)) ||
 			hloom_tracked_extend(&id, &terms, follows);
 		if (extends && head.expires_at < row->expires_at && hloom_waitlist_any(call->name.hash))
@@ -302,7 +250,7 @@ hloom_memory_holder(const HloomCall *call, HloomGrant *grant)
 
 	hloom_memory_look(call, LW_SHARED, &look);
 	if (look.live)
-		hloom_memory_tell_holder(&look, grant);
+		hloom_walk_tell_holder(look.entry->row, look.mine, grant);
 	hloom_memory_unlock(&look);
 	return look.live;
 }

@@ -168,10 +168,8 @@ take_long(void)
 }
 
 static void
-free_long(HloomMemoryEntry *entry)
+free_long(HloomMemoryLong *freed)
 {
-	HloomMemoryLong *freed = (HloomMemoryLong *) entry->row;
-
 	SpinLockAcquire(&memory->mutex);
 	slist_push_head(&memory->free, &freed->node);
 	SpinLockRelease(&memory->mutex);
@@ -230,18 +228,19 @@ hloom_memory_write(HloomMemoryEntry *entry, const HloomRow *row, Size size)
 }
 
 /*
- * Removes an entry.
+ * Removes an entry.  Core's table gives it to other partitions, too, so nothing of it is read
+ * afterwards; the long place has its name until then.
  */
 void
 hloom_memory_remove(HloomMemoryEntry *entry)
 {
+	HloomMemoryLong *place = is_long(entry) ? (HloomMemoryLong *) entry->row : NULL;
+
 	dlist_delete(&entry->node);
 	(void) hash_search_with_hash_value(entries, &entry->key, (uint32) entry->key.hash,
 									   HASH_REMOVE, NULL);
-
-	/* Its name was there until now. */
-	if (is_long(entry))
-		free_long(entry);
+	if (place != NULL)
+		free_long(place);
 }
 
 /*

@@ -76,8 +76,8 @@ hloom_waitlist_any(uint64 hash)
 }
 
 /*
- * A key of this database has become free: wakes who is next for it.  No lock of ours but a bucket's
- * is held.
+ * A key of this database has become free: wakes who is next for it.  No lock of ours is held but a
+ * bucket's, or a partition's of memory_table.c.
  */
 static inline void
 hloom_waitlist_wake_next(uint64 hash)
