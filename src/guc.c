@@ -64,7 +64,8 @@ int			hloom_max_lease = 5 * 60 * 1000;
 int			hloom_max_tracked_leases = 10000;
 
 /*
- * How many leases provider "memory" can keep.  No setting yet.
+ * How many leases provider "memory" can keep, of all databases.  Each takes some 650 bytes of
+ * shared memory, used or not.
  */
 int			hloom_memory_leases = 10000;
 
@@ -232,6 +233,14 @@ hloom_guc_init(void)
 								"Leases that can follow a session or a transaction at a time.",
 								NULL,
 								&hloom_max_tracked_leases,
+								10000, 100, 10000000,
+								PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("hloom_lock.memory_leases",
+								"Leases that provider \"memory\" can keep at a time.",
+								NULL,
+								&hloom_memory_leases,
 								10000, 100, 10000000,
 								PGC_POSTMASTER, 0,
 								NULL, NULL, NULL);

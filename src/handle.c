@@ -383,7 +383,7 @@ hloom_handle_hold(const HloomTrackedId *id, const HloomCall *call, const HloomGr
 	held->statement = grant->renewed ? 0 : GetCurrentStatementStartTimestamp();
 	held->subid = GetCurrentSubTransactionId();
 	held->scope = call->scope;
-	held->place = hloom_stats_place(call->name.ns, call->name.ns_len);
+	held->place = hloom_stats_place(MyDatabaseId, call->name.ns, call->name.ns_len);
 	held->ending = false;
 	list->count++;
 }

@@ -36,6 +36,25 @@ hloom_row_id(const HloomRow *row)
 }
 
 /*
+ * As tracked.c tells it, which may have a mark for the row.
+ */
+static inline bool
+hloom_row_counts(const HloomRow *row, bool unexpired)
+{
+	HloomTrackedId id = hloom_row_id(row);
+
+	return hloom_tracked_counts(&id, unexpired);
+}
+
+static inline bool
+hloom_row_died(const HloomRow *row, bool expired)
+{
+	HloomTrackedId id = hloom_row_id(row);
+
+	return hloom_tracked_is_lost(&id, expired);
+}
+
+/*
  * Whether the row is somebody's lease.  Not: released, left behind by a split, bound to a session
  * or transaction of a server that is gone; and, unless a commit depends on it, expired, or given
  * back at the end of one.
@@ -49,7 +68,7 @@ hloom_row_live(const HloomRow *row, const HloomJudge *judge)
 		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
 		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
 		 row->incarnation == judge->incarnation) &&
-		(likely(!judge->marked) || hloom_tracked_counts(row->hash, row->fence, unexpired));
+		(likely(!judge->marked) || hloom_row_counts(row, unexpired));
 }
 
 /*
@@ -66,7 +85,7 @@ hloom_row_is_lost(const HloomRow *row, const HloomJudge *judge)
 		hloom_page_bucket(row->hash, judge->stamp) == judge->bucket &&
 		(row->scope == HLOOM_SCOPE_LEASE || judge->incarnation == 0 ||
 		 row->incarnation == judge->incarnation) &&
-		(likely(!judge->marked) || hloom_tracked_is_lost(row->hash, row->fence, expired));
+		(likely(!judge->marked) || hloom_row_died(row, expired));
 }
 
 /*

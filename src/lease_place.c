@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 
 #include "compat.h"
@@ -84,8 +85,8 @@ hloom_place_overwrite(const HloomBucket *bucket, ItemPointer at, const HloomRow 
 void
 hloom_place_count_lost(const HloomCall *call, const HloomRow *head, HloomLossReason reason)
 {
-	hloom_losses_add(call->name.ns, call->name.ns_len, call->name.key, call->name.key_len,
-					 head->fence, head->expires_at, reason);
+	hloom_losses_add(MyDatabaseId, call->name.ns, call->name.ns_len, call->name.key,
+					 call->name.key_len, head->fence, head->expires_at, reason);
 }
 
 /*

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 
 #include "compat.h"
@@ -23,8 +24,8 @@
 void
 hloom_purge_count_lost(const HloomRow *row, HloomLossReason reason)
 {
-	hloom_losses_add(row->texts, row->ns_len, row->texts + row->ns_len, row->key_len, row->fence,
-					 row->expires_at, reason);
+	hloom_losses_add(MyDatabaseId, row->texts, row->ns_len, row->texts + row->ns_len,
+					 row->key_len, row->fence, row->expires_at, reason);
 }
 
 static bool

@@ -18,6 +18,7 @@
 #include "lease_grant.h"
 #include "lease_sweep.h"
 #include "lease_table.h"
+#include "memory_grant.h"
 
 /* So many are looked at by one sweep of everything, and of what this backend gave back. */
 #define SWEEP_AT_ONCE 1024
@@ -30,15 +31,14 @@ static HloomTrackedId *later = NULL;
 static int	later_count = 0;
 static int	later_room = 0;
 
+/*
+ * The row is gone whose key this is; NULL: there was none.  Drops the entry, too.
+ */
 static void
-remove_one(Relation rel, const HloomTrackedId *id)
+drop_entry(const HloomTrackedId *id, char *key)
 {
-	XLogRecPtr	saved = hloom_durable_begin();
-	char	   *key = hloom_grant_remove(rel, id);
-
-	if (key != NULL)
-		hloom_durable_forget(saved, GetCurrentTimestamp());
-	else if (!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id, NULL))
+	if (key == NULL &&
+		(!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id, NULL)))
 		return;					/* somebody else's by now, or a commit depends on it */
 	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
 		ereport(DEBUG1,
@@ -48,25 +48,57 @@ remove_one(Relation rel, const HloomTrackedId *id)
 		pfree(key);
 }
 
-/*
- * Removes rows of this database, as far as the table can be opened at once.  Returns how many of
- * the grants need no more looking after: all or none.  Raises what a broken store raises, and
- * 55000 without the extension.
- */
-int
-hloom_sweep(const HloomTrackedId *ids, int count)
+static void
+remove_row(Relation rel, const HloomTrackedId *id)
 {
-	Relation	rel = hloom_table_open(RowExclusiveLock, 0);
+	XLogRecPtr	saved = hloom_durable_begin();
+	char	   *key = hloom_grant_remove(rel, id);
 
-	if (rel == NULL)
-		return 0;
+	if (key != NULL)
+		hloom_durable_forget(saved, GetCurrentTimestamp());
+	drop_entry(id, key);
+}
+
+/*
+ * Removes those in shared memory.  Returns how many there are besides, which come first then.
+ */
+static int
+sweep_memory(HloomTrackedId *ids, int count)
+{
+	int			left = 0;
+
 	for (int i = 0; i < count; i++)
 	{
+		HloomTrackedId id = ids[i];
+
+		if (hloom_tracked_is_in_memory(&id))
+			drop_entry(&id, hloom_memory_grant_remove(&id));
+		else
+			ids[left++] = id;
+	}
+	return left;
+}
+
+/*
+ * Removes rows of this database, those of the table as far as that can be opened at once.  Returns
+ * how many of the grants still need looking after, which come first then.  Raises what a broken
+ * store raises, and 55000 without the extension.
+ */
+int
+hloom_sweep(HloomTrackedId *ids, int count)
+{
+	int			left = sweep_memory(ids, count);
+	Relation	rel = left > 0 ? hloom_table_open(RowExclusiveLock, 0) : NULL;
+
+	if (rel == NULL)
+		return left;
+	for (int i = 0; i < left; i++)
+	{
 		CHECK_FOR_INTERRUPTS();
-		remove_one(rel, &ids[i]);
+		remove_row(rel, &ids[i]);
 	}
 	hloom_table_close(rel, RowExclusiveLock);
-	return count;
+	return 0;
 }
 
 /*
@@ -81,7 +113,7 @@ hloom_sweep_all(void)
 	int			count = hloom_tracked_collect(true, ids, SWEEP_AT_ONCE, &freed);
 
 	if (count > 0)
-		freed += hloom_sweep(ids, count);
+		freed += count - hloom_sweep(ids, count);
 	count = freed > 0 ? 0 : hloom_tracked_collect(false, ids, SWEEP_AT_ONCE, &freed);
 	for (int i = 0; i < count; i++)
 		if (get_database_name(ids[i].database) == NULL)
@@ -131,6 +163,5 @@ hloom_sweep_some(void)
 	if (likely(count == 0))
 		return;
 	later_count -= count;
-	if (hloom_sweep(&later[later_count], count) == 0)
-		later_count += count;
+	later_count += hloom_sweep(&later[later_count], count);
 }

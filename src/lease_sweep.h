@@ -7,7 +7,7 @@
 
 #include "tracked.h"
 
-extern int	hloom_sweep(const HloomTrackedId *ids, int count);
+extern int	hloom_sweep(HloomTrackedId *ids, int count);
 extern int	hloom_sweep_all(void);
 extern void hloom_sweep_reserve(int more);
 extern void hloom_sweep_later(const HloomTrackedId *id);

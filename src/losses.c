@@ -111,27 +111,27 @@ drop_oldest(void)
 }
 
 /*
- * A lease of this database, of checked names, is lost: counts it, and queues it for the report.
+ * A lease of a database, of checked names, is lost: counts it, and queues it for the report.
  * Buckets may be locked.  Raises nothing, allocates nothing.  Without the library preloaded nothing
  * is counted.
  */
 void
-hloom_losses_add(const char *ns, int ns_len, const char *key, int key_len, int64 fence,
-				 TimestampTz expired_at, HloomLossReason reason)
+hloom_losses_add(Oid database, const char *ns, int ns_len, const char *key, int key_len,
+				 int64 fence, TimestampTz expired_at, HloomLossReason reason)
 {
 	int			size = MAXALIGN(offsetof(HloomLossEntry, texts) + ns_len + key_len);
 	HloomLossEntry *entry;
 
 	if (queue == NULL)
 		return;
-	hloom_stats_add(ns, ns_len, HLOOM_STAT_LOST, 1);
+	hloom_stats_add_at(hloom_stats_place(database, ns, ns_len), HLOOM_STAT_LOST, 1);
 
 	LWLockAcquire(queue->lock, LW_EXCLUSIVE);
 	if (queue->used + size > HLOOM_LOSSES_SIZE)
 		drop_oldest();
 	entry = entry_at(queue->used);
 	queue->used += size;
-	entry->database = MyDatabaseId;
+	entry->database = database;
 	entry->size = size;
 	entry->key_len = key_len;
 	entry->fence = fence;
@@ -141,7 +141,10 @@ hloom_losses_add(const char *ns, int ns_len, const char *key, int key_len, int64
 	memcpy(entry->texts, ns, ns_len);
 	memcpy(entry->texts + ns_len, key, key_len);
 	LWLockRelease(queue->lock);
-	hloom_work_ask(GetCurrentTimestamp() + HLOOM_REAP_INTERVAL);
+
+	/* A worker of another database looks of itself when one of its leases ends. */
+	if (likely(database == MyDatabaseId))
+		hloom_work_ask(GetCurrentTimestamp() + HLOOM_REAP_INTERVAL);
 }
 
 /*

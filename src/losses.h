@@ -47,8 +47,9 @@ typedef struct HloomLosses
 
 extern Size hloom_losses_size(void);
 extern void hloom_losses_start(void *memory, bool found);
-extern void hloom_losses_add(const char *ns, int ns_len, const char *key, int key_len, int64 fence,
-							 TimestampTz expired_at, HloomLossReason reason);
+extern void hloom_losses_add(Oid database, const char *ns, int ns_len, const char *key,
+							 int key_len, int64 fence, TimestampTz expired_at,
+							 HloomLossReason reason);
 extern bool hloom_losses_are_many(void);
 extern bool hloom_losses_are_any(void);
 extern HloomLosses *hloom_losses_take(void);

@@ -28,7 +28,7 @@ is_committing(const HloomMemoryLook *look)
 
 	if (likely(!look->marked))
 		return false;
-	id = hloom_memory_id_of(look->entry->row);
+	id = hloom_memory_id(look->entry);
 	return hloom_tracked_is_committing(&id, NULL);
 }
 
@@ -72,14 +72,14 @@ refuse_reserved(const HloomMemoryLook *look, HloomGrant *grant)
 }
 
 /*
- * Notes in the tracked lease, if there is to be one, whom it follows from now on.  Returns false
- * when it was to be renewed and has been given back this moment.
+ * Notes in the tracked lease, if there is to be one, whom it follows from now on.  The entry has
+ * the grant's fence.  Returns false when it was to be renewed and has been given back this moment.
  */
 static bool
 note_scope(const HloomMemoryLook *look, const HloomRow *row)
 {
 	const HloomCall *call = look->call;
-	HloomTrackedId id = hloom_memory_id_of(row);
+	HloomTrackedId id = hloom_memory_id(look->entry);
 
 	if (row->scope != HLOOM_SCOPE_LEASE)
 	{
@@ -166,10 +166,12 @@ note_claim(const HloomMemoryLook *look, const HloomRow *row, TimestampTz old_end
 /*
  * Claims the key for the call's owner.  HLOOM_NO: another owner holds it, a commit depends on the
  * lease or the key is kept for a waiter, and grant tells of that one.  HLOOM_UNAVAILABLE: there is
- * no room.  HLOOM_YES: grant is filled, and the caller holds interrupts once more than before.
+ * no room.  HLOOM_FAILURE: some namespace has got or is getting another provider, and heard is not
+ * the count of that.  HLOOM_YES: grant is filled, and the caller holds interrupts once more than
+ * before.
  */
 HloomReply
-hloom_memory_claim(const HloomCall *call, HloomGrant *grant)
+hloom_memory_claim(const HloomCall *call, uint64 heard, HloomGrant *grant)
 {
 	HloomRowSpace space;
 	HloomRow   *row = &space.row;
@@ -182,6 +184,11 @@ hloom_memory_claim(const HloomCall *call, HloomGrant *grant)
 	for (;;)
 	{
 		hloom_memory_look(call, LW_EXCLUSIVE, &look);
+		if (unlikely(pg_atomic_read_u64(hloom_memory_moves) != heard))
+		{
+			hloom_memory_unlock(&look);
+			return HLOOM_FAILURE;
+		}
 		if (look.live && (!look.mine || is_committing(&look)))
 		{
 			if (refuse_held(&look, grant))

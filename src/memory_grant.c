@@ -22,21 +22,9 @@
 static bool
 find_locked(HloomMemoryLook *look, const HloomTrackedId *id, LWLockMode mode)
 {
-	int64		fence = id->fence & ~HLOOM_TRACKED_IN_MEMORY;
-	dlist_iter	iter;
-
 	memset(look, 0, sizeof(*look));
 	LWLockAcquire(hloom_memory_lock_of(id->hash), mode);
-	dlist_foreach(iter, &hloom_memory_partition(id->hash)->entries)
-	{
-		HloomMemoryEntry *entry = dlist_container(HloomMemoryEntry, node, iter.cur);
-
-		if (entry->row->hash != id->hash || entry->row->fence != fence ||
-			entry->key.database != id->database)
-			continue;
-		look->entry = entry;
-		break;
-	}
+	look->entry = hloom_memory_find_grant(id);
 	hloom_memory_judge(look);
 	return look->entry != NULL;
 }
@@ -158,15 +146,20 @@ hloom_memory_renew(const HloomTrackedId *id, HloomTerms *terms, HloomGrantName *
 	unlock(id);
 	if (gone)
 		(void) hloom_tracked_drop(id, false);
+	if (reply != HLOOM_UNAVAILABLE)
+	{
+		pfree(name->ns);
+		pfree(name->key);
+	}
 	return reply;
 }
 
 /*
- * Removes what is nobody's in one partition.  *next is lowered to the nearest end of the others.
- * Returns how many it removed.
+ * Removes what is nobody's in one partition, of this database or of all.  *next is lowered to the
+ * nearest end of this database's others.  Returns how many it removed.
  */
 static int64
-reap_partition(int partition, TimestampTz *next)
+reap_partition(int partition, bool all, TimestampTz *next)
 {
 	int64		removed = 0;
 	dlist_mutable_iter iter;
@@ -177,31 +170,34 @@ reap_partition(int partition, TimestampTz *next)
 		HloomMemoryLook look = {0};
 		TimestampTz end;
 		uint64		hash;
+		bool		ours;
 
 		look.entry = dlist_container(HloomMemoryEntry, node, iter.cur);
-		if (look.entry->key.database != MyDatabaseId)
+		ours = look.entry->key.database == MyDatabaseId;
+		if (!ours && !all)
 			continue;
 		hloom_memory_judge(&look);
 		end = look.entry->row->expires_at;
 		hash = look.entry->key.hash;
 
 		/* When a commit that depends on an expired one will be over is not known. */
+		if (look.live && end <= look.now)
+			end = look.now + HLOOM_REAP_INTERVAL;
+		if (look.live && ours)
+			*next = Min(*next, end);
 		if (look.live)
-			*next = Min(*next, end > look.now ? end : look.now + HLOOM_REAP_INTERVAL);
-		else
-		{
-			hloom_memory_bury(&look);
-			hloom_memory_remove(look.entry);
-			hloom_waitlist_wake_next(hash);
-			removed++;
-		}
+			continue;
+		hloom_memory_bury(&look);
+		hloom_memory_remove(look.entry);
+		hloom_waitlist_wake_next(hash);
+		removed++;
 	}
 	LWLockRelease(hloom_memory_lock_of(partition));
 	return removed;
 }
 
 /*
- * Makes room.  Returns how many entries are free again.
+ * Makes room, in all databases.  Returns how many entries are free again.
  */
 int64
 hloom_memory_reclaim(void)
@@ -210,7 +206,7 @@ hloom_memory_reclaim(void)
 	int64		removed = 0;
 
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		removed += reap_partition(i, &next);
+		removed += reap_partition(i, true, &next);
 	return removed;
 }
 
@@ -225,7 +221,7 @@ hloom_memory_reap_some(int *partition, TimestampTz *next)
 	while (*partition < HLOOM_PARTITIONS)
 	{
 		CHECK_FOR_INTERRUPTS();
-		(void) reap_partition((*partition)++, next);
+		(void) reap_partition((*partition)++, false, next);
 		if (hloom_losses_are_many())
 			return false;
 	}
@@ -233,11 +229,13 @@ hloom_memory_reap_some(int *partition, TimestampTz *next)
 }
 
 /*
- * The extension is dropped: removes the leases of this database.  Does not raise.
+ * The extension is dropped: removes the leases of this database.  Whoever claims another later
+ * finds the lease table locked, and then gone.  Does not raise.
  */
 void
 hloom_memory_forget_all(void)
 {
+	pg_atomic_fetch_add_u64(hloom_memory_moves, 1);
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
 		dlist_mutable_iter iter;
@@ -255,13 +253,15 @@ hloom_memory_forget_all(void)
 }
 
 /*
- * Returns how many leases of a namespace of this database are held now.
+ * Returns how many leases of a namespace of this database are held now.  Nobody is granted one
+ * later who has not locked the lease table before, which the caller keeps from them.
  */
 int64
 hloom_memory_count(const char *ns, uint16 ns_len)
 {
 	int64		count = 0;
 
+	pg_atomic_fetch_add_u64(hloom_memory_moves, 1);
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
 		dlist_iter	iter;

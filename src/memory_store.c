@@ -38,9 +38,9 @@ hloom_memory_judge(HloomMemoryLook *look)
 	look->live = unexpired;
 	if (unlikely(look->marked))
 	{
-		HloomTrackedId id = hloom_memory_id_of(entry->row);
+		HloomTrackedId id = hloom_memory_id(entry);
 
-		look->live = hloom_tracked_counts(id.hash, id.fence, unexpired);
+		look->live = hloom_tracked_counts(&id, unexpired);
 	}
 	look->mine = look->live && look->call != NULL &&
 		memcmp(&entry->row->owner, &look->call->owner, sizeof(pg_uuid_t)) == 0;
@@ -80,7 +80,7 @@ is_owners(const HloomMemoryLook *look)
 		return false;
 	if (likely(!look->marked))
 		return true;
-	id = hloom_memory_id_of(look->entry->row);
+	id = hloom_memory_id(look->entry);
 	return !hloom_tracked_is_given_back(&id);
 }
 
@@ -95,13 +95,14 @@ hloom_memory_count_lost(const HloomMemoryLook *look)
 
 	if (unlikely(look->marked))
 	{
-		HloomTrackedId id = hloom_memory_id_of(row);
+		HloomTrackedId id = hloom_memory_id(look->entry);
 
-		lost = hloom_tracked_is_lost(id.hash, id.fence, lost);
+		lost = hloom_tracked_is_lost(&id, lost);
 	}
 	if (lost)
-		hloom_losses_add(row->texts, row->ns_len, row->texts + row->ns_len, row->key_len,
-						 row->fence, row->expires_at, HLOOM_LOSS_EXPIRED);
+		hloom_losses_add(look->entry->key.database, row->texts, row->ns_len,
+						 row->texts + row->ns_len, row->key_len, row->fence, row->expires_at,
+						 HLOOM_LOSS_EXPIRED);
 }
 
 /*
@@ -110,7 +111,7 @@ hloom_memory_count_lost(const HloomMemoryLook *look)
 void
 hloom_memory_bury(const HloomMemoryLook *look)
 {
-	HloomTrackedId id = hloom_memory_id_of(look->entry->row);
+	HloomTrackedId id = hloom_memory_id(look->entry);
 
 	hloom_memory_count_lost(look);
 	if (unlikely(look->marked))
@@ -135,7 +136,7 @@ hloom_memory_tell(const HloomRow *row, HloomGrant *grant)
 static int
 free_entry(HloomMemoryLook *look)
 {
-	HloomTrackedId id = hloom_memory_id_of(look->entry->row);
+	HloomTrackedId id = hloom_memory_id(look->entry);
 	bool		followed = look->entry->row->scope != HLOOM_SCOPE_LEASE;
 
 	hloom_memory_remove(look->entry);
@@ -160,7 +161,7 @@ hloom_memory_release(const HloomCall *call)
 	frees = is_owners(&look);
 	if (frees)
 	{
-		HloomTrackedId id = hloom_memory_id_of(look.entry->row);
+		HloomTrackedId id = hloom_memory_id(look.entry);
 
 		if (likely(!look.marked) || !hloom_tracked_release_committing(&id))
 			waiter = free_entry(&look);
@@ -184,7 +185,7 @@ hloom_memory_take_away(const HloomCall *call, HloomGrant *grant)
 	hloom_memory_look(call, LW_EXCLUSIVE, &look);
 	if (look.live && unlikely(look.marked))
 	{
-		HloomTrackedId id = hloom_memory_id_of(look.entry->row);
+		HloomTrackedId id = hloom_memory_id(look.entry);
 
 		grant->committing = hloom_tracked_is_committing(&id, &grant->holder_pid);
 	}
@@ -193,8 +194,9 @@ hloom_memory_take_away(const HloomCall *call, HloomGrant *grant)
 	{
 		const HloomRow *row = look.entry->row;
 
-		hloom_losses_add(call->name.ns, call->name.ns_len, call->name.key, call->name.key_len,
-						 row->fence, row->expires_at, HLOOM_LOSS_TAKEN_AWAY);
+		hloom_losses_add(MyDatabaseId, call->name.ns, call->name.ns_len, call->name.key,
+						 call->name.key_len, row->fence, row->expires_at,
+						 HLOOM_LOSS_TAKEN_AWAY);
 		waiter = free_entry(&look);
 	}
 	hloom_memory_unlock(&look);
@@ -217,7 +219,7 @@ hloom_memory_extend(const HloomCall *call, HloomGrant *grant)
 	{
 		HloomRow   *row = look.entry->row;
 		HloomRow	head = *row;
-		HloomTrackedId id = hloom_memory_id_of(row);
+		HloomTrackedId id = hloom_memory_id(look.entry);
 		HloomTerms	terms;
 		bool		follows = row->scope != HLOOM_SCOPE_LEASE;
 

@@ -19,7 +19,7 @@ typedef struct HloomMemoryLook
 } HloomMemoryLook;
 
 /* memory_claim.c */
-extern HloomReply hloom_memory_claim(const HloomCall *call, HloomGrant *grant);
+extern HloomReply hloom_memory_claim(const HloomCall *call, uint64 heard, HloomGrant *grant);
 
 /* memory_store.c */
 extern void hloom_memory_look(const HloomCall *call, LWLockMode mode, HloomMemoryLook *look);
@@ -33,11 +33,5 @@ extern bool hloom_memory_take_away(const HloomCall *call, HloomGrant *grant);
 extern bool hloom_memory_extend(const HloomCall *call, HloomGrant *grant);
 extern bool hloom_memory_holder(const HloomCall *call, HloomGrant *grant);
 extern bool hloom_memory_is_held(const HloomCall *call, HloomGrant *grant);
-
-static inline HloomTrackedId
-hloom_memory_id_of(const HloomRow *row)
-{
-	return hloom_memory_id(row->hash, row->fence);
-}
 
 #endif							/* HLOOM_MEMORY_STORE_H */

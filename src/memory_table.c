@@ -7,10 +7,15 @@
  * row as the lease table would (lease_page.h).  Most rows fit into their entry; one that does not
  * takes a long place, of which there is one to 16 entries.
  *
+ * Leases of a namespace are here as long as "memory" is its provider.  Who changes that counts them
+ * and must know that none comes after: hloom_memory_moves counts such changes, and a claim in the
+ * name of less than the last one is refused (memory_claim.c).
+ *
  * Locking.  Entries, rows and the fence of a partition are guarded by the partition's LWLock:
  * changed under it exclusively, read under it shared.  One is held at a time, and none while a
  * bucket of the lease table is locked; under it the locks of tracked leases, waiters, losses and
  * counters are taken.  The list of free long places has a spinlock, taken last.
+ * hloom_memory_moves is raised before the partitions are locked to count, and read under the lock.
  *
  * Nothing here raises.  Knows no lease's state and no transaction.
  */
@@ -29,6 +34,7 @@ typedef struct HloomMemory
 {
 	slock_t		mutex;			/* guards the list */
 	slist_head	free;			/* long places */
+	pg_atomic_uint64 moves;		/* raised by whoever counts, read by each claim */
 	HloomMemoryPartition partitions[HLOOM_PARTITIONS];
 	HloomMemoryLong longs[FLEXIBLE_ARRAY_MEMBER];
 } HloomMemory;
@@ -36,6 +42,7 @@ typedef struct HloomMemory
 static HTAB *entries = NULL;
 static HloomMemory *memory = NULL;
 LWLockPadded *hloom_memory_locks = NULL;
+pg_atomic_uint64 *hloom_memory_moves = NULL;
 
 static uint32
 hash_of(const void *key, Size size)
@@ -43,12 +50,19 @@ hash_of(const void *key, Size size)
 	return (uint32) ((const HloomMemoryKey *) key)->hash;
 }
 
+/*
+ * Returns 0 if the entry that begins with "a" is the one looked for.
+ */
 static int
 compare(const void *a, const void *b, Size size)
 {
 	const HloomMemoryKey *left = (const HloomMemoryKey *) a;
 	const HloomMemoryKey *right = (const HloomMemoryKey *) b;
 
+	if (right->key == NULL)
+		return (uint32) left->hash != (uint32) right->hash ||
+			left->database != right->database ||
+			((const HloomMemoryEntry *) a)->row->fence != right->fence;
 	return left->hash != right->hash || left->database != right->database ||
 		left->ns_len != right->ns_len || left->key_len != right->key_len ||
 		memcmp(left->key, right->key, left->key_len) != 0 ||
@@ -100,8 +114,10 @@ hloom_memory_start(bool found)
 							HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_PARTITION |
 							HASH_FIXED_SIZE);
 	hloom_memory_locks = GetNamedLWLockTranche(HLOOM_EXTENSION) + HLOOM_LWLOCK_MEMORY;
+	hloom_memory_moves = &memory->moves;
 	if (found)
 		return;
+	pg_atomic_init_u64(&memory->moves, 0);
 	SpinLockInit(&memory->mutex);
 	slist_init(&memory->free);
 	for (int i = 0; i < long_places(); i++)
@@ -147,6 +163,22 @@ hloom_memory_find(const HloomKey *name)
 
 	return (HloomMemoryEntry *) hash_search_with_hash_value(entries, &key, (uint32) key.hash,
 															HASH_FIND, NULL);
+}
+
+/*
+ * Returns the entry of a grant, by its name in tracked.c, or NULL.
+ */
+HloomMemoryEntry *
+hloom_memory_find_grant(const HloomTrackedId *id)
+{
+	HloomMemoryKey key = {
+		.hash = id->hash,
+		.database = id->database,
+		.fence = id->fence & ~HLOOM_TRACKED_IN_MEMORY
+	};
+
+	return (HloomMemoryEntry *) hash_search_with_hash_value(entries, &key, id->hash, HASH_FIND,
+															NULL);
 }
 
 static bool

@@ -17,10 +17,14 @@
 /* Entries to a long place. */
 #define HLOOM_MEMORY_PER_LONG 16
 
-/* Names an entry.  The texts are the entry's own, or those of whoever looks for it. */
+/*
+ * Names an entry.  The texts are the entry's own, or those of whoever looks for it; who looks for a
+ * grant has none.
+ */
 typedef struct HloomMemoryKey
 {
 	uint64		hash;
+	int64		fence;			/* to look for; an entry's is in its row */
 	Oid			database;
 	uint16		ns_len;
 	uint16		key_len;
@@ -50,11 +54,13 @@ typedef struct HloomMemoryPartition
 } HloomMemoryPartition;
 
 extern LWLockPadded *hloom_memory_locks;
+extern pg_atomic_uint64 *hloom_memory_moves;
 
 extern Size hloom_memory_size(void);
 extern void hloom_memory_start(bool found);
 extern HloomMemoryPartition *hloom_memory_partition(uint64 hash);
 extern HloomMemoryEntry *hloom_memory_find(const HloomKey *name);
+extern HloomMemoryEntry *hloom_memory_find_grant(const HloomTrackedId *id);
 extern HloomMemoryEntry *hloom_memory_add(const HloomKey *name, Size size);
 extern bool hloom_memory_fit(HloomMemoryEntry *entry, Size size);
 extern void hloom_memory_write(HloomMemoryEntry *entry, const HloomRow *row, Size size);
@@ -74,9 +80,15 @@ hloom_memory_lock_of(uint64 hash)
  * Returns the name in tracked.c of a lease in memory.
  */
 static inline HloomTrackedId
-hloom_memory_id(uint32 hash, int64 fence)
+hloom_memory_id(const HloomMemoryEntry *entry)
 {
-	return hloom_tracked_id(hash, fence | HLOOM_TRACKED_IN_MEMORY);
+	HloomTrackedId id = {
+		.database = entry->key.database,
+		.hash = (uint32) entry->key.hash,
+		.fence = entry->row->fence | HLOOM_TRACKED_IN_MEMORY
+	};
+
+	return id;
 }
 
 #endif							/* HLOOM_MEMORY_TABLE_H */

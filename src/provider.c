@@ -3,13 +3,16 @@
  *	  The providers there are, by name.
  *
  * The composed lock reaches the store through here and through hloom_provider.h only.  The lease
- * table is built in; others have put themselves into the list that hloom_provider_register()
- * keeps.  The list belongs to the process: a provider is known where its library is loaded.
+ * table and shared memory are built in; others have put themselves into the list that
+ * hloom_provider_register() keeps.  The list belongs to the process: a provider is known where its
+ * library is loaded.
  */
 #include "postgres.h"
 
 #include "compat.h"
 #include "provider.h"
+
+static const HloomProvider *const built_in[] = {&hloom_provider_table, &hloom_provider_memory};
 
 /*
  * Returns the first provider registered.
@@ -49,20 +52,20 @@ find_besides(const HloomProvider *found, const char *name, uint32 *foreign)
 }
 
 /*
- * Raises for a provider registered under the name of a built-in one.  Looks through the list only
- * when it has got longer.
+ * Returns a built-in provider.  Raises 42710 for one registered under its name; looks through the
+ * list only when it has got longer.
  */
-static void
-check_built_in(const HloomProvider *provider)
+static const HloomProvider *
+checked_built_in(int which)
 {
-	static const HloomProvider *checked = NULL;
+	static const HloomProvider *checked[lengthof(built_in)] = {0};
 	const HloomProvider *first = first_registered();
 	uint32		foreign;
 
-	if (likely(first == checked))
-		return;
-	(void) find_besides(provider, provider->name, &foreign);
-	checked = first;
+	if (unlikely(first != checked[which]))
+		(void) find_besides(built_in[which], built_in[which]->name, &foreign);
+	checked[which] = first;
+	return built_in[which];
 }
 
 static const HloomProvider *
@@ -88,11 +91,9 @@ find_registered(const char *name)
 const HloomProvider *
 hloom_provider_find(const char *name)
 {
-	if (likely(strcmp(name, hloom_provider_table.name) == 0))
-	{
-		check_built_in(&hloom_provider_table);
-		return &hloom_provider_table;
-	}
+	for (int i = 0; i < lengthof(built_in); i++)
+		if (strcmp(name, built_in[i]->name) == 0)
+			return checked_built_in(i);
 	return find_registered(name);
 }
 
@@ -123,9 +124,12 @@ hloom_provider_next(const HloomProvider *after)
 	const HloomProvider *next;
 
 	if (after == NULL)
-		return &hloom_provider_table;
+		return built_in[0];
+	for (int i = 0; i + 1 < lengthof(built_in); i++)
+		if (after == built_in[i])
+			return built_in[i + 1];
 	next = after->next;
-	if (after == &hloom_provider_table)
+	if (after == built_in[lengthof(built_in) - 1])
 		next = first_registered();
 	while (next != NULL && next->abi != HLOOM_PROVIDER_ABI)
 		next = next->next;

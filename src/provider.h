@@ -9,6 +9,7 @@
 #include "tracked.h"
 
 extern const HloomProvider hloom_provider_table;
+extern const HloomProvider hloom_provider_memory;
 
 extern const HloomProvider *hloom_provider_find(const char *name);
 extern const HloomProvider *hloom_provider_require(const char *name);
@@ -24,7 +25,7 @@ extern const HloomProvider *hloom_provider_next(const HloomProvider *after);
 static inline bool
 hloom_provider_is_own(const HloomProvider *provider)
 {
-	return provider == &hloom_provider_table;
+	return provider == &hloom_provider_table || provider == &hloom_provider_memory;
 }
 
 /*
@@ -33,7 +34,8 @@ hloom_provider_is_own(const HloomProvider *provider)
 static inline HloomTrackedId
 hloom_provider_grant_id(const HloomProvider *provider, const HloomCall *call, int64 fence)
 {
-	return hloom_tracked_id((uint32) call->name.hash, fence);
+	return hloom_tracked_id((uint32) call->name.hash, provider == &hloom_provider_memory ?
+							fence | HLOOM_TRACKED_IN_MEMORY : fence);
 }
 
 #endif							/* HLOOM_PROVIDER_LIST_H */

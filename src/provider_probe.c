@@ -23,6 +23,9 @@
 #include "shmem.h"
 #include "tracked.h"
 
+/* An attempt waits at least so long for access to the table, in microseconds. */
+#define LEAST_WAIT 10000
+
 /* How long a check waits for the table's lock, in microseconds. */
 #define CHECK_WAIT 1000000
 
@@ -40,11 +43,24 @@ is_alive(const HloomRow *row)
 		BackendPidGetProc(row->pid) != NULL;
 }
 
-static void
-form_lease(HloomLease *lease, const HloomRow *row)
+/*
+ * Returns until when an attempt waits for access to the table, and for standbys: the end of the
+ * caller's patience if that comes before the end of the lease, but not at once.
+ */
+TimestampTz
+hloom_probe_attempt_end(const HloomCall *call)
 {
-	HloomTrackedId id = hloom_tracked_id(row->hash, row->fence);
+	TimestampTz patience = Max(call->wait_until, hloom_time_add(call->requested_at, LEAST_WAIT));
 
+	return call->wait_until == 0 ? call->deadline : Min(call->deadline, patience);
+}
+
+/*
+ * Tells a lease, of this name in tracked.c.  Its texts are the row's.
+ */
+void
+hloom_probe_form_lease(HloomLease *lease, const HloomRow *row, const HloomTrackedId *id)
+{
 	memset(lease, 0, sizeof(*lease));
 	lease->name.ns = row->texts;
 	lease->name.ns_len = row->ns_len;
@@ -59,7 +75,7 @@ form_lease(HloomLease *lease, const HloomRow *row)
 	lease->expires_at = row->expires_at;
 	lease->scope = (HloomScope) row->scope;
 	lease->committing = hloom_tracked_any_marked(row->hash) &&
-		hloom_tracked_is_committing(&id, NULL);
+		hloom_tracked_is_committing(id, NULL);
 	lease->holder_role = row->role;
 	lease->holder_pid = is_alive(row) ? row->pid : 0;
 }
@@ -75,14 +91,16 @@ hloom_probe_list(HloomVisit visit, void *arg)
 	Relation	rel = hloom_table_open(AccessShareLock, deadline);
 	TableScanDesc scan;
 	const HloomRow *row;
-	HloomLease	lease;
 
 	if (rel == NULL)
 		return false;
 	scan = hloom_scan_begin(rel, NULL, 0, NULL, NULL, 0);
 	while ((row = hloom_scan_next_row(scan)) != NULL)
 	{
-		form_lease(&lease, row);
+		HloomTrackedId id = hloom_tracked_id(row->hash, row->fence);
+		HloomLease	lease;
+
+		hloom_probe_form_lease(&lease, row, &id);
 		visit(&lease, arg);
 	}
 	hloom_scan_end(scan);

@@ -5,8 +5,12 @@
 #ifndef HLOOM_PROVIDER_PROBE_H
 #define HLOOM_PROVIDER_PROBE_H
 
-#include "hloom_provider.h"
+#include "lease_page.h"
+#include "tracked.h"
 
+extern TimestampTz hloom_probe_attempt_end(const HloomCall *call);
+extern void hloom_probe_form_lease(HloomLease *lease, const HloomRow *row,
+								   const HloomTrackedId *id);
 extern bool hloom_probe_list(HloomVisit visit, void *arg);
 extern bool hloom_probe_check(char *told, Size size);
 

@@ -31,9 +31,6 @@
 #include "waitlist.h"
 #include "work.h"
 
-/* An attempt waits at least so long for access to the table, in microseconds. */
-#define LEAST_WAIT 10000
-
 /*
  * Gives back what was just granted, unless the same owner has confirmed it elsewhere meanwhile: a
  * client that got no answer may have tried again on another connection.  Interrupts are held.  If
@@ -50,26 +47,15 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 	{
 		HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
 
-		(void) hloom_tracked_give_back(&id, hloom_stats_place(call->name.ns, call->name.ns_len),
-									   grant->expires_at);
+		int			place = hloom_stats_place(MyDatabaseId, call->name.ns, call->name.ns_len);
+
+		(void) hloom_tracked_give_back(&id, place, grant->expires_at);
 		hloom_waitlist_wake_next(call->name.hash);
 		return;
 	}
 	if (hloom_store_release(rel, call, grant, &change) && change.at != 0)
 		hloom_durable_forget(saved, change.at);
 	hloom_table_close(rel, RowExclusiveLock);
-}
-
-/*
- * Until when an attempt waits for access to the table, and for standbys: the end of the caller's
- * patience if that comes before the end of the lease, but not at once.
- */
-static TimestampTz
-attempt_end(const HloomCall *call)
-{
-	TimestampTz patience = Max(call->wait_until, hloom_time_add(call->requested_at, LEAST_WAIT));
-
-	return call->wait_until == 0 ? call->deadline : Min(call->deadline, patience);
 }
 
 /*
@@ -96,7 +82,7 @@ confirm(const HloomCall *call, const HloomGrant *grant, const HloomChange *chang
 static HloomReply
 table_try_acquire(const HloomCall *call, HloomGrant *grant)
 {
-	TimestampTz end = attempt_end(call);
+	TimestampTz end = hloom_probe_attempt_end(call);
 	XLogRecPtr	saved = hloom_durable_begin();
 	Relation	rel = hloom_table_open(RowExclusiveLock, end);
 	HloomChange change;

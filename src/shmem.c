@@ -3,9 +3,9 @@
  *	  The state all backends of a server share, its request and its start.
  *
  * There is no lock here: one field is constant, the others are atomics that stand alone.  The
- * counters, the losses, the tracked leases, the waiters and the workers' work have protocols of
- * their own, and their LWLocks in the tranche requested here.  A crash restart makes the memory
- * anew, and with it a new incarnation.  Knows nothing of leases.
+ * counters, the losses, the tracked leases, the leases in memory, the waiters and the workers' work
+ * have protocols of their own, and their LWLocks in the tranche requested here.  A crash restart
+ * makes the memory anew, and with it a new incarnation.  Knows nothing of leases.
  */
 #include "postgres.h"
 
@@ -18,6 +18,7 @@
 #include "compat.h"
 #include "hloom.h"
 #include "losses.h"
+#include "memory_table.h"
 #include "shmem.h"
 #include "stats.h"
 #include "tracked.h"
@@ -43,7 +44,8 @@ request_shared(void)
 {
 	if (prev_shmem_request)
 		prev_shmem_request();
-	RequestAddinShmemSpace(add_size(shared_size(), hloom_tracked_size()));
+	RequestAddinShmemSpace(add_size(shared_size(),
+									add_size(hloom_tracked_size(), hloom_memory_size())));
 	RequestNamedLWLockTranche(HLOOM_EXTENSION, HLOOM_LWLOCKS);
 }
 
@@ -84,6 +86,7 @@ start_shared(void)
 	hloom_losses_start(memory, found);
 	hloom_waitlist_start(memory + hloom_losses_size(), found);
 	hloom_tracked_start(found);
+	hloom_memory_start(found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -215,15 +215,8 @@ check_known(const HloomOptions *options, uint32 given, HloomViolations *violatio
 	uint32		valid = given & options->in_row;
 
 	if ((valid & BIT(HLOOM_OPTION_PROVIDER)) != 0 && hloom_provider_find(options->provider) == NULL)
-	{
-		if (strcmp(options->provider, "memory") == 0)
-			hloom_options_row_violation(violations, ERRCODE_FEATURE_NOT_SUPPORTED,
-										"provider \"memory\" is not supported by this version of"
-										" hloom_lock.");
-		else
-			hloom_options_row_violation(violations, ERRCODE_INVALID_PARAMETER_VALUE,
-										"provider \"%s\" is not known.", options->provider);
-	}
+		hloom_options_row_violation(violations, ERRCODE_INVALID_PARAMETER_VALUE,
+									"provider \"%s\" is not known.", options->provider);
 	if ((valid & BIT(HLOOM_OPTION_ROLE)) != 0 && !OidIsValid(get_role_oid(options->role, true)))
 		hloom_options_row_violation(violations, ERRCODE_UNDEFINED_OBJECT,
 									"role \"%s\" does not exist.", options->role);

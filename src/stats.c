@@ -96,9 +96,9 @@ hloom_stats_start(void *memory, bool found)
 }
 
 static bool
-is_place_of(const HloomStatsPlace *place, const char *ns, int ns_len)
+is_place_of(const HloomStatsPlace *place, Oid database, const char *ns, int ns_len)
 {
-	return place->database == MyDatabaseId && place->ns_len == ns_len &&
+	return place->database == database && place->ns_len == ns_len &&
 		memcmp(place->ns, ns, ns_len) == 0;
 }
 
@@ -107,7 +107,7 @@ is_place_of(const HloomStatsPlace *place, const char *ns, int ns_len)
  * one: half of the places stay free.
  */
 static HloomStatsPlace *
-find_place(const char *ns, int ns_len, uint64 hash, bool *found)
+find_place(Oid database, const char *ns, int ns_len, uint64 hash, bool *found)
 {
 	for (uint32 at = (uint32) hash % PLACES;; at = (at + 1) % PLACES)
 	{
@@ -120,7 +120,7 @@ find_place(const char *ns, int ns_len, uint64 hash, bool *found)
 		if (taken != hash)
 			continue;
 		pg_read_barrier();
-		if (is_place_of(place, ns, ns_len))
+		if (is_place_of(place, database, ns, ns_len))
 			return place;
 	}
 }
@@ -129,7 +129,7 @@ find_place(const char *ns, int ns_len, uint64 hash, bool *found)
  * Returns the namespace's place, filled now or by somebody else meanwhile, or the overflow.
  */
 static HloomStatsPlace *
-add_place(const char *ns, int ns_len, uint64 hash)
+add_place(Oid database, const char *ns, int ns_len, uint64 hash)
 {
 	HloomStatsPlace *place;
 	bool		found;
@@ -140,12 +140,12 @@ add_place(const char *ns, int ns_len, uint64 hash)
 			return &table->overflow;
 		SPIN_DELAY();
 	}
-	place = find_place(ns, ns_len, hash, &found);
+	place = find_place(database, ns, ns_len, hash, &found);
 	if (!found && table->used == HLOOM_STATS_NAMESPACES)
 		place = &table->overflow;
 	else if (!found)
 	{
-		place->database = MyDatabaseId;
+		place->database = database;
 		place->ns_len = ns_len;
 		memcpy(place->ns, ns, ns_len);
 		pg_write_barrier();
@@ -157,33 +157,33 @@ add_place(const char *ns, int ns_len, uint64 hash)
 }
 
 static HloomStatsPlace *
-look_up(const char *ns, int ns_len)
+look_up(Oid database, const char *ns, int ns_len)
 {
 	HloomStatsPlace *place;
-	uint64		hash = hash_bytes_extended((const unsigned char *) ns, ns_len, MyDatabaseId);
+	uint64		hash = hash_bytes_extended((const unsigned char *) ns, ns_len, database);
 	bool		found;
 
 	if (unlikely(hash == 0))
 		hash = 1;
-	place = find_place(ns, ns_len, hash, &found);
+	place = find_place(database, ns, ns_len, hash, &found);
 	if (unlikely(!found))
-		place = add_place(ns, ns_len, hash);
+		place = add_place(database, ns, ns_len, hash);
 	if (place != &table->overflow)
 		last_place = place;
 	return place;
 }
 
 /*
- * Returns the number of the place where a checked namespace of this database is counted, not
+ * Returns the number of the place where a checked namespace of a database is counted, not
  * negative, for hloom_stats_add_at.  The library is preloaded.  Raises nothing.
  */
 int
-hloom_stats_place(const char *ns, int ns_len)
+hloom_stats_place(Oid database, const char *ns, int ns_len)
 {
 	HloomStatsPlace *place = last_place;
 
-	if (place == NULL || !is_place_of(place, ns, ns_len))
-		place = look_up(ns, ns_len);
+	if (place == NULL || !is_place_of(place, database, ns, ns_len))
+		place = look_up(database, ns, ns_len);
 	return place == &table->overflow ? PLACES : (int) (place - table->places);
 }
 
@@ -210,8 +210,8 @@ hloom_stats_add(const char *ns, int ns_len, HloomStat stat, int64 amount)
 	HloomStatsPlace *place = last_place;
 
 	Assert(amount >= 0 && ns_len > 0 && ns_len <= HLOOM_MAX_NAMESPACE);
-	if (place == NULL || !is_place_of(place, ns, ns_len))
-		place = look_up(ns, ns_len);
+	if (place == NULL || !is_place_of(place, MyDatabaseId, ns, ns_len))
+		place = look_up(MyDatabaseId, ns, ns_len);
 	pg_atomic_fetch_add_u64(&place->counts[stat], amount);
 }
 

@@ -39,7 +39,7 @@ typedef struct HloomStatsCopy
 
 extern Size hloom_stats_size(void);
 extern void hloom_stats_start(void *memory, bool found);
-extern int	hloom_stats_place(const char *ns, int ns_len);
+extern int	hloom_stats_place(Oid database, const char *ns, int ns_len);
 extern void hloom_stats_add_at(int place, HloomStat stat, int64 amount);
 extern PGDLLEXPORT void hloom_stats_add(const char *ns, int ns_len, HloomStat stat, int64 amount);
 extern bool hloom_stats_next(int *at, HloomStatsCopy *copy);

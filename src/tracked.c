@@ -305,20 +305,20 @@ hloom_tracked_is_given_back(const HloomTrackedId *id)
 }
 
 /*
- * Whether the row of a grant counts that has expired, or not.  The bucket is locked.
+ * Whether the row of a grant, of any database, counts that has expired, or not.  The bucket is
+ * locked.
  */
 bool
-hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired)
+hloom_tracked_counts(const HloomTrackedId *id, bool unexpired)
 {
-	HloomTrackedId id = hloom_tracked_id(hash, fence);
 	HloomTracked *entry;
 	bool		counts = unexpired;
 
-	LWLockAcquire(hloom_tracked_lock_of(&id), LW_SHARED);
-	entry = hloom_tracked_search(&id, HASH_FIND);
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry != NULL)
 		counts = entry->committing > 0 || (unexpired && !entry->given_back);
-	LWLockRelease(hloom_tracked_lock_of(&id));
+	LWLockRelease(hloom_tracked_lock_of(id));
 	return counts;
 }
 
@@ -327,18 +327,17 @@ hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired)
  * back too late, and no commit depends on it.  The bucket is locked.
  */
 bool
-hloom_tracked_is_lost(uint32 hash, int64 fence, bool expired)
+hloom_tracked_is_lost(const HloomTrackedId *id, bool expired)
 {
-	HloomTrackedId id = hloom_tracked_id(hash, fence);
 	HloomTracked *entry;
 	bool		lost = expired;
 
-	LWLockAcquire(hloom_tracked_lock_of(&id), LW_SHARED);
-	entry = hloom_tracked_search(&id, HASH_FIND);
+	LWLockAcquire(hloom_tracked_lock_of(id), LW_SHARED);
+	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry != NULL && entry->committing > 0)
 		lost = false;
 	else if (entry != NULL && entry->given_back)
 		lost = pg_atomic_read_u64(&entry->watched.end) == 0;
-	LWLockRelease(hloom_tracked_lock_of(&id));
+	LWLockRelease(hloom_tracked_lock_of(id));
 	return lost;
 }

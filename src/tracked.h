@@ -67,7 +67,7 @@ typedef struct HloomTrackedDue
 /* tracked_table.c */
 extern Size hloom_tracked_size(void);
 extern void hloom_tracked_start(bool found);
-extern void hloom_tracked_lose_all(void);
+extern void hloom_tracked_lose_all(bool in_memory);
 extern int	hloom_tracked_collect(bool ours, HloomTrackedId *ids, int room, int *removed);
 
 /* tracked.c */
@@ -83,8 +83,8 @@ extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
 extern void hloom_tracked_expire(const HloomTrackedId *id);
 extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end);
 extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
-extern bool hloom_tracked_counts(uint32 hash, int64 fence, bool unexpired);
-extern bool hloom_tracked_is_lost(uint32 hash, int64 fence, bool expired);
+extern bool hloom_tracked_counts(const HloomTrackedId *id, bool unexpired);
+extern bool hloom_tracked_is_lost(const HloomTrackedId *id, bool expired);
 
 /* tracked_commit.c */
 extern HloomReply hloom_tracked_commit_begin(const HloomTrackedId *id, TimestampTz end);

@@ -195,10 +195,11 @@ hloom_tracked_next(HloomTracked *entry)
 }
 
 /*
- * All rows of this database are gone.  Does not raise.
+ * All rows of this database's lease table are gone; with in_memory those in shared memory, too.
+ * Does not raise.
  */
 void
-hloom_tracked_lose_all(void)
+hloom_tracked_lose_all(bool in_memory)
 {
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
@@ -210,7 +211,8 @@ hloom_tracked_lose_all(void)
 			HloomTracked *entry = dlist_container(HloomTracked, node, iter.cur);
 			int			orphan_of;
 
-			if (entry->id.database != MyDatabaseId || entry->id.fence < 0)
+			if (entry->id.database != MyDatabaseId || entry->id.fence < 0 ||
+				(hloom_tracked_is_in_memory(&entry->id) && !in_memory))
 				continue;
 			orphan_of = hloom_tracked_lose(entry);
 			if (orphan_of >= 0)

@@ -4,7 +4,8 @@
  *
  * When it commits all leases are lost, and the sessions that follow them are to notice, as those
  * who wait for a key: the next attempt finds the key free, or no table.  Rolled back, none is lost.
- * Until then its lock keeps everybody away.
+ * Until then its lock keeps everybody away.  Leases in shared memory are lost with the extension,
+ * not with a TRUNCATE.
  *
  * TRUNCATE is told by statement.c; of a table about to be dropped core tells an object access hook,
  * since the command names the extension, its schema or its owner.
@@ -18,47 +19,61 @@
 #include "utils/relcache.h"
 
 #include "lease_table.h"
+#include "memory_grant.h"
 #include "tracked.h"
 #include "truncation.h"
 #include "waitlist.h"
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* The outermost subtransaction that emptied the table and has not been rolled back. */
+/* The outermost subtransactions that emptied and dropped the table and were not rolled back. */
 static SubTransactionId emptied_in = InvalidSubTransactionId;
+static SubTransactionId dropped_in = InvalidSubTransactionId;
 
 static void
 end_transaction(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT && emptied_in != InvalidSubTransactionId)
+	bool		dropped = dropped_in != InvalidSubTransactionId;
+
+	if (event == XACT_EVENT_COMMIT && (dropped || emptied_in != InvalidSubTransactionId))
 	{
-		hloom_tracked_lose_all();
+		if (dropped)
+			hloom_memory_forget_all();
+		hloom_tracked_lose_all(dropped);
 		hloom_waitlist_wake_all();
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		emptied_in = InvalidSubTransactionId;
+		emptied_in = dropped_in = InvalidSubTransactionId;
+}
+
+static void
+move_up(SubTransactionId *done_in, SubXactEvent event, SubTransactionId subid,
+		SubTransactionId parent)
+{
+	if (subid != *done_in)
+		return;
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		*done_in = parent;
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		*done_in = InvalidSubTransactionId;
 }
 
 static void
 end_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
-	if (subid != emptied_in)
-		return;
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		emptied_in = parent;
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		emptied_in = InvalidSubTransactionId;
+	move_up(&emptied_in, event, subid, parent);
+	move_up(&dropped_in, event, subid, parent);
 }
 
 /*
- * This subtransaction has emptied the table, or will have.
+ * This subtransaction has emptied or dropped the table, or will have.
  */
 static void
-note_emptied(void)
+note(SubTransactionId *done_in)
 {
 	static bool registered = false;
 
-	if (emptied_in != InvalidSubTransactionId)
+	if (*done_in != InvalidSubTransactionId)
 		return;
 	if (!registered)
 	{
@@ -66,7 +81,7 @@ note_emptied(void)
 		RegisterSubXactCallback(end_subtransaction, NULL);
 		registered = true;
 	}
-	emptied_in = GetCurrentSubTransactionId();
+	*done_in = GetCurrentSubTransactionId();
 }
 
 /*
@@ -91,7 +106,7 @@ look_at_object(ObjectAccessType access, Oid class, Oid object, int sub, void *ar
 	if (prev_object_access)
 		prev_object_access(access, class, object, sub, arg);
 	if (access == OAT_DROP && class == RelationRelationId && sub == 0 && is_our_table(object))
-		note_emptied();
+		note(&dropped_in);
 }
 
 /*
@@ -101,7 +116,7 @@ void
 hloom_truncation_note(void)
 {
 	if (hloom_table_has_new_file())
-		note_emptied();
+		note(&emptied_in);
 }
 
 /*

@@ -73,7 +73,7 @@ enter(const HloomKey *name)
 	waiter->database = MyDatabaseId;
 	waiter->role = GetUserId();
 	waiter->pid = MyProcPid;
-	waiter->place = hloom_stats_place(name->ns, name->ns_len);
+	waiter->place = hloom_stats_place(MyDatabaseId, name->ns, name->ns_len);
 	waiter->since = GetCurrentTimestamp();
 	waiter->gives_up_at = waiter->until = DT_NOEND;
 	waiter->attempts = 0;

@@ -3,7 +3,7 @@
  *	  The background worker of one database: its turns, and when it leaves.
  *
  * It does what nobody waits for: renews leases and warns of them (worker_renew.c), removes rows of
- * leases that were given back (lease_sweep.c), and those of leases that have ended (lease_reap.c),
+ * leases that were given back (lease_sweep.c), and those of leases that have ended (worker_reap.c),
  * which it reports (worker_report.c).  No grant and no release depends on it; without it leases
  * that are to be renewed end, and losses are told later.
  *
@@ -38,12 +38,12 @@
 
 #include "compat.h"
 #include "guc.h"
-#include "lease_reap.h"
 #include "lease_sweep.h"
 #include "lease_table.h"
 #include "losses.h"
 #include "work.h"
 #include "worker.h"
+#include "worker_reap.h"
 #include "worker_renew.h"
 #include "worker_report.h"
 
@@ -56,9 +56,6 @@
 #define SWEEP_AT_ONCE 1024
 #define SWEEP_AGAIN USECS_PER_SEC
 
-/* A pass that has met so much damage ends. */
-#define MOST_DAMAGE 8
-
 /* What a turn works with. */
 typedef struct Turn
 {
@@ -66,14 +63,6 @@ typedef struct Turn
 	TimestampTz end;			/* the nearest end of a lease that a pass found */
 	bool		deserted;		/* the extension is not there */
 } Turn;
-
-/* A pass over the table, and how much damage it has met. */
-static HloomReap pass = {0};
-static bool passing = false;
-static int	damage = 0;
-
-/* None begins before. */
-static TimestampTz pass_after = 0;
 
 /* How long to wait after the last error; 0 after a good turn. */
 static int64 retry_pause = 0;
@@ -102,12 +91,6 @@ hloom_worker_sleep(TimestampTz until)
 	(void) WaitLatch(MyLatch, events, timeout, hloom_wait_event("HloomWorkerMain", &event));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-}
-
-static TimestampTz
-interval_from(TimestampTz at)
-{
-	return at + (int64) hloom_reap_interval * 1000;
 }
 
 static void
@@ -175,31 +158,11 @@ sweep(Turn *turn)
 		return;
 	begin();
 	turn->deserted = !OidIsValid(hloom_table_oid());
-	if (!turn->deserted && hloom_sweep(id_room, count) < count)
+	if (!turn->deserted && hloom_sweep(id_room, count) > 0)
 		turn->due = Min(turn->due, GetCurrentTimestamp() + SWEEP_AGAIN);
 	else if (count == SWEEP_AT_ONCE)
 		turn->due = 0;
 	commit();
-}
-
-/*
- * Whether a pass over the table goes on, or begins now.
- */
-static bool
-pass_is_due(void)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (passing)
-		return true;
-	if (!hloom_work_is_before(&hloom_work_mine->end, now) || pass_after > now)
-		return false;
-	pass_after = interval_from(now);
-	(void) hloom_work_take_end();
-	hloom_reap_begin(&pass);
-	damage = 0;
-	passing = true;
-	return true;
 }
 
 /*
@@ -210,32 +173,26 @@ reap(Turn *turn)
 {
 	Relation	rel;
 
-	if (!pass_is_due())
+	if (!hloom_worker_reap_is_due())
 		return;
 	begin();
 	rel = open_table(turn);
-	passing = rel != NULL && !hloom_reap_some(rel, &pass);
-	if (passing)
+	if (!turn->deserted && !hloom_worker_reap(rel, &turn->end))
 		turn->due = 0;
-	else
-		turn->end = rel != NULL ? pass.next : 0;
 	if (rel != NULL)
 		hloom_table_close(rel, RowExclusiveLock);
 	commit();
 }
 
 /*
- * An error has ended reap(): the bucket it was raised in is left out.
+ * An error has ended reap().
  */
 static void
 skip_damage(Turn *turn)
 {
-	passing = ++damage < MOST_DAMAGE;
-	pass.bucket++;
-	if (passing)
+	if (hloom_worker_reap_failed(GetCurrentTimestamp() + retry_pause))
 		turn->due = 0;
 	turn->end = 0;
-	pass_after = Max(pass_after, GetCurrentTimestamp() + retry_pause);
 }
 
 static void
@@ -275,7 +232,7 @@ lose_all(Turn *turn)
 			(void) hloom_tracked_drop(&id_room[i], false);
 		commit();
 	} while (count == SWEEP_AT_ONCE);
-	passing = false;
+	hloom_worker_reap_stop();
 }
 
 /*
@@ -327,7 +284,7 @@ do_turn(Turn *turn)
 	good = take(report, turn) && good;
 	if (turn->deserted)
 		good = take(lose_all, turn) && good;
-	if (good && damage == 0)
+	if (good && hloom_worker_reap_is_good())
 		retry_pause = 0;
 	return !turn->deserted;
 }
@@ -366,7 +323,7 @@ rest(TimestampTz wake_at)
 			return false;
 		(void) pgstat_report_stat(wake_at - GetCurrentTimestamp() > USECS_PER_SEC);
 		hloom_worker_sleep(Min(wake_at, poll_at));
-		wake_at = hloom_work_end_turn(DT_NOEND, DT_NOEND, pass_after);
+		wake_at = hloom_work_end_turn(DT_NOEND, DT_NOEND, hloom_worker_reap_after(false));
 	} while (!ConfigReloadPending && wake_at > GetCurrentTimestamp());
 	return true;
 }
@@ -385,13 +342,11 @@ take_turns(void)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-
-			/* It may be shorter now. */
-			pass_after = Min(pass_after, interval_from(GetCurrentTimestamp()));
+			(void) hloom_worker_reap_after(true);
 		}
 		if (do_turn(&turn))
 		{
-			if (!rest(hloom_work_end_turn(turn.due, turn.end, pass_after)))
+			if (!rest(hloom_work_end_turn(turn.due, turn.end, hloom_worker_reap_after(false))))
 				return;
 		}
 		else

@@ -7,6 +7,8 @@
  * What fails is tried again as renewal.c says; a lease that cannot be renewed does not keep others
  * from it.  Never is a lease renewed that is past its end: that is judged by the clock under the
  * lock of its bucket, so it does not matter how long this process was stopped before.
+ *
+ * Leases in shared memory need no table and no flush: each is renewed at once.
  */
 #include "postgres.h"
 
@@ -17,6 +19,7 @@
 #include "contain.h"
 #include "durable.h"
 #include "lease_grant.h"
+#include "memory_grant.h"
 #include "work.h"
 #include "worker_renew.h"
 #include "worker_report.h"
@@ -85,7 +88,6 @@ do_contained(void (*step) (void *arg), Renewing *renewing)
 static void
 do_due(Renewing *renewing)
 {
-	renewing->reply = HLOOM_NO;
 	if (renewing->due->kind != HLOOM_DUE_RENEWAL)
 	{
 		do_contained(renewing->due->kind == HLOOM_DUE_WARNING ? warn_one : end_one, renewing);
@@ -96,6 +98,34 @@ do_due(Renewing *renewing)
 		hloom_report_stopped(&renewing->name, &renewing->terms);
 	else if (renewing->reply == HLOOM_NO)
 		hloom_tracked_due_failed(renewing->due);
+}
+
+/*
+ * Does what is due of a lease in shared memory.
+ */
+static void
+do_due_in_memory(const HloomTrackedDue *due)
+{
+	HloomGrantName name;
+	HloomTerms	terms;
+	HloomReply	reply;
+
+	switch (due->kind)
+	{
+		case HLOOM_DUE_RENEWAL:
+			reply = hloom_memory_renew(&due->id, &terms, &name);
+			if (reply == HLOOM_UNAVAILABLE)
+				hloom_report_stopped(&name, &terms);
+			else if (reply == HLOOM_NO)
+				hloom_tracked_due_failed(due);
+			break;
+		case HLOOM_DUE_WARNING:
+			if (hloom_memory_grant_name(&due->id, &name))
+				hloom_report_threshold(&name, due->lease, due->end);
+			break;
+		case HLOOM_DUE_END:
+			break;				/* the lease was never longer than its holder knew */
+	}
 }
 
 /*
@@ -130,7 +160,7 @@ make_durable(const Renewing *renewing, int count, XLogRecPtr saved)
 
 /*
  * Does what is due of so many leases, at most HLOOM_RENEW_AT_ONCE, in a transaction.  Without a
- * table, because it is locked, all of it is put off.
+ * table, because it is locked, all that concerns it is put off.
  */
 void
 hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
@@ -146,7 +176,10 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 		CHECK_FOR_INTERRUPTS();
 		renewing[i].rel = rel;
 		renewing[i].due = &due[i];
-		if (rel != NULL)
+		renewing[i].reply = HLOOM_NO;
+		if (hloom_tracked_is_in_memory(&due[i].id))
+			do_due_in_memory(&due[i]);
+		else if (rel != NULL)
 			do_due(&renewing[i]);
 		else
 		{

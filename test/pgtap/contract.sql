@@ -4,7 +4,7 @@ BEGIN;
 SELECT no_plan();
 CREATE EXTENSION hloom_test;
 
-CREATE TEMP TABLE provider AS SELECT unnest(ARRAY['table', 'test']) AS name;
+CREATE TEMP TABLE provider AS SELECT unnest(ARRAY['table', 'memory', 'test']) AS name;
 CREATE TEMP TABLE ran (provider text, held boolean);
 SELECT lives_ok(format('SELECT hloom_configure(%L, provider => %L)', ns, name),
 	name || ': gets a namespace')

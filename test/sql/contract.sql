@@ -19,7 +19,7 @@ BEGIN
 	END LOOP;
 	RETURN true;
 END $$;
-CREATE TABLE provider AS SELECT unnest(ARRAY['table', 'test']) AS name;
+CREATE TABLE provider AS SELECT unnest(ARRAY['table', 'memory', 'test']) AS name;
 CREATE TABLE step (id serial, statement text);
 SELECT p.name, provider FROM provider p,
 	LATERAL hloom_configure('contract-' || p.name, provider => p.name);

@@ -241,7 +241,6 @@ SELECT outcome, value > 0 AS counted FROM hloom_metrics WHERE namespace = 'failu
 
 -- Names of providers.
 SELECT hl.error($$SELECT hloom_configure('failures-x', provider => 'nobody')$$);
-SELECT hl.state($$SELECT hloom_configure('failures-x', provider => 'memory')$$);
 -- A provider with leases is not left: they would be forgotten.
 SELECT count(*) FROM hloom_acquire('failures', 'live', owner => hl.owner(1));
 SELECT hl.error($$SELECT hloom_configure('failures', provider => 'table')$$);

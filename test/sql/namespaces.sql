@@ -63,8 +63,7 @@ SELECT hl.error($$SELECT hloom_configure(repeat('x', 64))$$);
 SELECT hl.error($$SELECT hloom_configure('bad', reset => '{namespace}')$$);
 SELECT hl.error($$SELECT hloom_configure('bad', default_lease => '106751991 days')$$);
 SELECT hl.error($$SELECT hloom_configure('bad', default_lease => '200000000 days')$$);
--- What is not there yet, alone or with others of its kind, has its own SQLSTATE, a role too.
-SELECT hl.error($$SELECT hloom_configure('bad', provider => 'memory')$$);
+-- A role that is not there has its own SQLSTATE.
 SELECT hl.error($$SELECT hloom_configure('bad', role => 'regress_hloom_nobody')$$);
 -- A NULL namespace and a bad one.
 SELECT hl.error($$SELECT hloom_configure(NULL)$$);

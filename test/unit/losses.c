@@ -77,8 +77,14 @@ pfree(void *pointer)
 	free(pointer);
 }
 
+int
+hloom_stats_place(Oid database, const char *ns, int ns_len)
+{
+	return (int) database;
+}
+
 void
-hloom_stats_add(const char *ns, int ns_len, HloomStat stat, int64 amount)
+hloom_stats_add_at(int place, HloomStat stat, int64 amount)
 {
 	counted += stat == HLOOM_STAT_LOST ? amount : 0;
 }
@@ -107,7 +113,7 @@ add(Oid database, int64 n, int length)
 	memset(key, 'k', length);
 	snprintf(key + length - 12, 13, "%012lld", (long long) n);
 	MyDatabaseId = database;
-	hloom_losses_add("ns", 2, key, length, n, n * 10, HLOOM_LOSS_EXPIRED);
+	hloom_losses_add(database, "ns", 2, key, length, n, n * 10, HLOOM_LOSS_EXPIRED);
 }
 
 /*
