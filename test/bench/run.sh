@@ -3,7 +3,7 @@
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
 # BENCH_RENEWED leases renewed for BENCH_RENEW_SECONDS, BENCH_REAPED leases reaped,
 # BENCH_TURNS hand-overs timed,
-# BENCH_PARTS of "off on lose handover crowd loss live snapshot renew reap idle".
+# BENCH_PARTS of "off on memory lose handover crowd loss live snapshot renew reap idle".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -16,7 +16,7 @@ renewed=${BENCH_RENEWED:-20000}
 renew_seconds=${BENCH_RENEW_SECONDS:-120}
 reaped=${BENCH_REAPED:-200000}
 turns=${BENCH_TURNS:-2000}
-parts=${BENCH_PARTS:-off on lose handover crowd loss live snapshot renew reap idle}
+parts=${BENCH_PARTS:-off on memory lose handover crowd loss live snapshot renew reap idle}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
 declare -A rates=() wal=() xids=()
@@ -136,6 +136,27 @@ part_on() {
 		row "C$n" "C  heap lease table: upsert + delete"
 		row "D$n" "D  hloom_try_acquire + hloom_release"
 		verdict "D / C" "$(ratio "D$n" "C$n")" ">=" 2
+	done
+}
+
+# What brings its own owner token needs no more than the fence, as what takes an advisory lock
+# needs no more than a boolean.
+part_memory() {
+	local r n
+	for ((r = 1; r <= rounds; r++)); do
+		note "memory, round $r of $rounds"
+		for n in 1 2 8 32; do
+			measure "B$n" small advisory.sql "$n" on
+			measure "M$n" small memory.sql "$n" on
+		done
+	done
+	[[ $(sql -d small -c "SELECT count(*) FROM hloom_locks WHERE namespace = 'memory'") -eq 0 ]] ||
+		fail "leases were left behind in memory"
+	for n in 1 2 8 32; do
+		heading "provider memory, synchronous_commit = on, $n clients"
+		row "B$n" "B  pg_try_advisory_lock + pg_advisory_unlock"
+		row "M$n" "M  hloom_try_acquire + hloom_release"
+		verdict "M / B" "$(ratio "M$n" "B$n")" ">=" 1
 	done
 }
 
@@ -433,7 +454,7 @@ printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = media
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
 	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
 
-for part in off on lose handover crowd loss snapshot live renew reap idle; do
+for part in off on memory lose handover crowd loss snapshot live renew reap idle; do
 	wanted "$part" || continue
 	"part_$part"
 done

@@ -2,6 +2,9 @@
 SET client_min_messages = warning;
 
 CREATE EXTENSION hloom_lock;
+\o /dev/null
+SELECT hloom_configure('memory', provider => 'memory');
+\o
 
 -- What people write by hand, at its best: one index, room on every page, an eager autovacuum.
 CREATE TABLE heap_lease (
