@@ -127,7 +127,7 @@ grant_new(HloomMemoryLook *look, HloomRow *row)
 
 	if (look->entry != NULL)
 	{
-		hloom_memory_bury(look);
+		(void) hloom_memory_bury(look);
 		if (!hloom_memory_fit(look->entry, hloom_row_size(row)))
 		{
 			hloom_memory_remove(look->entry);

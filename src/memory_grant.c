@@ -72,7 +72,7 @@ hloom_memory_grant_remove(const HloomTrackedId *id)
 	if (removed)
 	{
 		copy_name(look.entry->row, &name);
-		hloom_memory_count_lost(&look);
+		(void) hloom_memory_count_lost(&look);
 		hloom_memory_remove(look.entry);
 	}
 	unlock(id);
@@ -155,11 +155,11 @@ hloom_memory_renew(const HloomTrackedId *id, HloomTerms *terms, HloomGrantName *
 }
 
 /*
- * Removes what is nobody's in one partition, of this database or of all.  *next is lowered to the
- * nearest end of this database's others.  Returns how many it removed.
+ * Removes what is nobody's in one partition, of this database or of all.  Takes in the nearest end
+ * of this database's others, and how many were lost.  Returns how many it removed.
  */
 static int64
-reap_partition(int partition, bool all, TimestampTz *next)
+reap_partition(int partition, bool all, HloomMemoryReap *reap)
 {
 	int64		removed = 0;
 	dlist_mutable_iter iter;
@@ -184,10 +184,10 @@ reap_partition(int partition, bool all, TimestampTz *next)
 		if (look.live && end <= look.now)
 			end = look.now + HLOOM_REAP_INTERVAL;
 		if (look.live && ours)
-			*next = Min(*next, end);
+			reap->next = Min(reap->next, end);
 		if (look.live)
 			continue;
-		hloom_memory_bury(&look);
+		reap->reaped += hloom_memory_bury(&look);
 		hloom_memory_remove(look.entry);
 		hloom_waitlist_wake_next(hash);
 		removed++;
@@ -197,31 +197,43 @@ reap_partition(int partition, bool all, TimestampTz *next)
 }
 
 /*
+ * Begins a pass.
+ */
+void
+hloom_memory_reap_begin(HloomMemoryReap *reap)
+{
+	reap->partition = 0;
+	reap->next = DT_NOEND;
+	reap->reaped = 0;
+}
+
+/*
  * Makes room, in all databases.  Returns how many entries are free again.
  */
 int64
 hloom_memory_reclaim(void)
 {
-	TimestampTz next = DT_NOEND;
+	HloomMemoryReap reap;
 	int64		removed = 0;
 
+	hloom_memory_reap_begin(&reap);
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
-		removed += reap_partition(i, true, &next);
+		removed += reap_partition(i, true, &reap);
 	return removed;
 }
 
 /*
- * Goes on with a pass over all partitions, from *partition on: removes what is nobody's, and counts
- * what was lost.  Returns true at the end; false when so many losses are not reported yet that the
- * caller should see to that, then go on.  Lets interrupts in.
+ * Goes on with a pass over all partitions: removes what is nobody's, and counts what was lost.
+ * Returns true at the end; false when so many losses are not reported yet that the caller should
+ * see to that, then go on.  Lets interrupts in.
  */
 bool
-hloom_memory_reap_some(int *partition, TimestampTz *next)
+hloom_memory_reap_some(HloomMemoryReap *reap)
 {
-	while (*partition < HLOOM_PARTITIONS)
+	while (reap->partition < HLOOM_PARTITIONS)
 	{
 		CHECK_FOR_INTERRUPTS();
-		(void) reap_partition((*partition)++, false, next);
+		(void) reap_partition(reap->partition++, false, reap);
 		if (hloom_losses_are_many())
 			return false;
 	}

@@ -85,9 +85,10 @@ is_owners(const HloomMemoryLook *look)
 }
 
 /*
- * The row of an entry that does not live is about to go: counts it if it was lost.
+ * The row of an entry that does not live is about to go: counts it if it was lost, and returns
+ * whether it was.
  */
-void
+bool
 hloom_memory_count_lost(const HloomMemoryLook *look)
 {
 	const HloomRow *row = look->entry->row;
@@ -103,19 +104,21 @@ hloom_memory_count_lost(const HloomMemoryLook *look)
 		hloom_losses_add(look->entry->key.database, row->texts, row->ns_len,
 						 row->texts + row->ns_len, row->key_len, row->fence, row->expires_at,
 						 HLOOM_LOSS_EXPIRED);
+	return lost;
 }
 
 /*
  * The same, and its tracked lease goes, too, if it was given back.
  */
-void
+bool
 hloom_memory_bury(const HloomMemoryLook *look)
 {
 	HloomTrackedId id = hloom_memory_id(look->entry);
+	bool		lost = hloom_memory_count_lost(look);
 
-	hloom_memory_count_lost(look);
 	if (unlikely(look->marked))
 		hloom_tracked_expire(&id);
+	return lost;
 }
 
 /*

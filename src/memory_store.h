@@ -26,8 +26,8 @@ extern void hloom_memory_look(const HloomCall *call, LWLockMode mode, HloomMemor
 extern void hloom_memory_unlock(const HloomMemoryLook *look);
 extern void hloom_memory_tell(const HloomRow *row, HloomGrant *grant);
 extern void hloom_memory_judge(HloomMemoryLook *look);
-extern void hloom_memory_count_lost(const HloomMemoryLook *look);
-extern void hloom_memory_bury(const HloomMemoryLook *look);
+extern bool hloom_memory_count_lost(const HloomMemoryLook *look);
+extern bool hloom_memory_bury(const HloomMemoryLook *look);
 extern bool hloom_memory_release(const HloomCall *call);
 extern bool hloom_memory_take_away(const HloomCall *call, HloomGrant *grant);
 extern bool hloom_memory_extend(const HloomCall *call, HloomGrant *grant);

@@ -16,6 +16,7 @@
 #include "lease_table.h"
 #include "lease_time.h"
 #include "losses.h"
+#include "memory_grant.h"
 #include "sql_args.h"
 #include "work.h"
 
@@ -58,6 +59,7 @@ hloom_sql_reap(PG_FUNCTION_ARGS)
 {
 	int64		patience = (int64) hloom_default_lease * 1000;
 	int			pauses = MAX_PAUSES;
+	HloomMemoryReap memory;
 	HloomReap	reap;
 	Relation	rel;
 
@@ -68,9 +70,12 @@ hloom_sql_reap(PG_FUNCTION_ARGS)
 				(errcode(HLOOM_ERRCODE_TIMEOUT),
 				 errmsg("lease table stayed locked"),
 				 errhint("hloom_health() tells who is in the way.")));
+	hloom_memory_reap_begin(&memory);
+	while (!hloom_memory_reap_some(&memory))
+		wait_for_room(&pauses);
 	hloom_reap_begin(&reap);
 	while (!hloom_reap_some(rel, &reap))
 		wait_for_room(&pauses);
 	hloom_table_close(rel, RowExclusiveLock);
-	PG_RETURN_INT64(reap.reaped);
+	PG_RETURN_INT64(memory.reaped + reap.reaped);
 }

@@ -22,8 +22,7 @@
 
 /* A pass, how far it has come, and how much damage it has met. */
 static HloomReap pass = {0};
-static int	partition = 0;		/* of shared memory, the next to look at */
-static TimestampTz memory_next = DT_NOEND;
+static HloomMemoryReap memory_pass = {0};
 static bool passing = false;
 static int	damage = 0;
 
@@ -51,8 +50,7 @@ hloom_worker_reap_is_due(void)
 	pass_after = interval_from(now);
 	(void) hloom_work_take_end();
 	hloom_reap_begin(&pass);
-	partition = 0;
-	memory_next = DT_NOEND;
+	hloom_memory_reap_begin(&memory_pass);
 	damage = 0;
 	passing = true;
 	return true;
@@ -66,10 +64,10 @@ hloom_worker_reap_is_due(void)
 bool
 hloom_worker_reap(Relation rel, TimestampTz *next)
 {
-	if (!hloom_memory_reap_some(&partition, &memory_next))
+	if (!hloom_memory_reap_some(&memory_pass))
 		return false;
 	passing = rel != NULL && !hloom_reap_some(rel, &pass);
-	*next = rel != NULL ? Min(pass.next, memory_next) : 0;
+	*next = rel != NULL ? Min(pass.next, memory_pass.next) : 0;
 	return !passing;
 }
 
