@@ -5,7 +5,7 @@
  * When it commits all leases are lost, and the sessions that follow them are to notice, as those
  * who wait for a key: the next attempt finds the key free, or no table.  Rolled back, none is lost.
  * Until then its lock keeps everybody away.  Leases in shared memory are lost with the extension,
- * not with a TRUNCATE.
+ * not with a TRUNCATE.  Of a prepared transaction's commit nobody is told, so there is none.
  *
  * TRUNCATE is told by statement.c; of a table about to be dropped core tells an object access hook,
  * since the command names the extension, its schema or its owner.
@@ -34,8 +34,14 @@ static void
 end_transaction(XactEvent event, void *arg)
 {
 	bool		dropped = dropped_in != InvalidSubTransactionId;
+	bool		changed = dropped || emptied_in != InvalidSubTransactionId;
 
-	if (event == XACT_EVENT_COMMIT && (dropped || emptied_in != InvalidSubTransactionId))
+	if (event == XACT_EVENT_PRE_PREPARE && changed)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has dropped or truncated the lease"
+						" table")));
+	if (event == XACT_EVENT_COMMIT && changed)
 	{
 		if (dropped)
 			hloom_memory_forget_all();

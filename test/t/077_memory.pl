@@ -241,6 +241,13 @@ $control->quit;
 
 ask($blocker, 'BEGIN; DROP EXTENSION hloom_lock; ROLLBACK');
 is(held(), 'plain renewed spared', 'DROP EXTENSION rolled back: all are held');
+for my $command ('DROP EXTENSION hloom_lock', 'TRUNCATE hloom_leases')
+{
+	ask($blocker, "BEGIN; $command");
+	($state) = ask_error($blocker, q{PREPARE TRANSACTION 'p'});
+	is($state, '0A000', "$command: nobody would hear of a prepared one");
+	is(held(), 'plain renewed spared', "$command: all are held");
+}
 my $waiter = start_waiter($node, $other, 'drop',
 	"SELECT fence FROM hloom_acquire('m', 'spared', $sleeper, owner => '$you');");
 send_query($session, 'SELECT pg_sleep(40)');
