@@ -130,13 +130,14 @@ SQL
 	return ($both, $first, $second, $all, \%errors);
 }
 
-# check($kind, $options): never both, and a fifth of the rounds on either side of the end
+# check($kind, $options [, $rounds]): never both, and a fifth of the rounds on either side of the end
 sub check
 {
-	my ($kind, $options) = @_;
-	my ($both, $first, $second, $all, $errors) = race($kind, rounds(500), 'true', $options);
+	my ($kind, $options, $rounds) = @_;
+	$rounds ||= rounds(500);
+	my ($both, $first, $second, $all, $errors) = race($kind, $rounds, 'true', $options);
 	is($both, 0, "$kind: never both");
-	cmp_ok($all, '>=', rounds(500), "$kind: all rounds were made");
+	cmp_ok($all, '>=', $rounds, "$kind: all rounds were made");
 	cmp_ok($first, '>=', 0.2 * $all, "$kind: a fifth committed before the end");
 	my ($lost, $other) = map { $errors->{"first $_"} || 0 } 'LL010', '40001';
 	cmp_ok($lost, '>=', 0.2 * $all, "$kind: a fifth were refused");
@@ -152,6 +153,8 @@ check('read-committed', '-c default_transaction_isolation=read\ committed');
 check('repeatable-read', '-c default_transaction_isolation=repeatable\ read');
 check('serializable', '-c default_transaction_isolation=serializable');
 check('asynchronous', '-c synchronous_commit=off');
+$primary->safe_psql('postgres', q{SELECT hloom_configure('memory', provider => 'memory')});
+check('memory', '', rounds(200));
 
 $primary->backup('standby');
 my $standby = PostgreSQL::Test::Cluster->new('standby');

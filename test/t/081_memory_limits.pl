@@ -1,0 +1,226 @@
+# Provider "memory" at its limits: where there is no room, whoever makes some takes only what has
+# ended, in all databases, and loses and leaves nothing; a cancel, at whatever moment, leaves no
+# lease that no client knows.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use HloomLoad;
+use HloomTest;
+use HloomWait;
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $CAPACITY = 100;
+my $VICTIMS = 3;
+my $STATEMENTS = 500;	# of each victim in one go
+
+my $node = make_node(
+	'limits',
+	settings => {
+		'hloom_lock.provider' => 'memory',
+		'hloom_lock.memory_leases' => $CAPACITY,
+		'max_connections' => 60
+	});
+
+# ---- no room -----------------------------------------------------------------------------------
+
+# Clients of two databases take more short leases than there is room for, and give back a few.  One
+# that was late, LL003, was given back in time or lost.
+my @databases = ('postgres', 'second');
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->safe_psql('second', 'CREATE EXTENSION hloom_lock');
+for my $database (@databases)
+{
+	$node->safe_psql(
+		$database, q{
+CREATE UNLOGGED TABLE outcomes (outcome text, held bigint, taken int);
+CREATE FUNCTION take() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	handle hloom_handle;
+	outcome text;
+	detail text;
+	held bigint;
+BEGIN
+	BEGIN
+		SELECT * INTO handle FROM hloom_try_acquire('room', floor(random() * 400)::text,
+			random() * interval '50 ms' + interval '1 ms');
+		outcome := CASE WHEN NOT FOUND THEN 'busy' ELSE 'left' END;
+	EXCEPTION
+		WHEN configuration_limit_exceeded THEN
+			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+			outcome := 'full';
+		WHEN SQLSTATE 'LL003' THEN
+			outcome := 'late';
+	END;
+	IF random() < 0.1 THEN
+		held := (SELECT count(*) FROM hloom_locks);
+	END IF;
+	IF outcome = 'left' AND random() < 0.3 THEN
+		outcome := CASE WHEN hloom_release(handle) THEN 'released' ELSE 'lost' END;
+	END IF;
+	INSERT INTO outcomes VALUES (outcome, held, substring(detail FROM '\d+')::int);
+END $$});
+}
+my @loads =
+  map { start_load($node, $_, 16, "SELECT take();\n", '-t', rounds(200)) } @databases;
+end_load($loads[$_], "no error but 53400 in database $databases[$_]") for 0 .. $#loads;
+
+my %sum;
+my $most = 0;
+for my $database (@databases)
+{
+	my $outcomes = $node->safe_psql($database, 'SELECT outcome, count(*) FROM outcomes GROUP BY 1');
+	$sum{$1} += $2 while $outcomes =~ /^(\w+)\|(\d+)$/mg;
+	my $held = $node->safe_psql($database, 'SELECT max(held) FROM outcomes');
+	$most = $held if $held > $most;
+}
+note(join ', ', map { "$_: $sum{$_}" } sort keys %sum);
+cmp_ok($sum{full}, '>', 0, "$sum{full} were refused for want of room");
+cmp_ok($sum{left}, '>', 5 * $CAPACITY, "$sum{left} leases were left to end");
+cmp_ok($most, '<=', $CAPACITY, "at most $most were held in one database at a time");
+is_empty_memory($node, 'no room');
+
+# Each that was not given back in time is counted once, whoever removed it.
+for my $database (@databases)
+{
+	is( $node->safe_psql(
+			$database, q{SELECT value BETWEEN count(*) FILTER (WHERE outcome IN ('left', 'lost'))
+	AND count(*) FILTER (WHERE outcome IN ('left', 'lost', 'late'))
+FROM outcomes, (SELECT sum(value) AS value FROM hloom_metrics
+	WHERE name = 'hostloom_lock_lost') AS m GROUP BY value}),
+		't',
+		"database $database: what ended is counted");
+}
+$node->stop;
+
+# ---- cancelled at random moments ---------------------------------------------------------------
+
+# As 051_cancels.pl: three victims take keys, one session cancels whoever does, and stays away at
+# the end of their scripts, which wait for advisory locks: 1 until the canceller is done, 2 until
+# the leases have been looked at.
+$node = make_node(
+	'cancels',
+	settings => { 'hloom_lock.provider' => 'memory' });
+my ($gate, $canceller) = map { session($node, $_) } qw(gate canceller);
+$node->safe_psql('postgres', <<"SQL");
+CREATE PROCEDURE cancel_at_random() LANGUAGE plpgsql AS \$\$
+DECLARE
+	victim int;
+	waiting bigint;
+	moment timestamptz;
+BEGIN
+	LOOP
+		PERFORM pg_stat_clear_snapshot();
+		SELECT count(*) FILTER (WHERE wait_event = 'advisory'),
+			(array_agg(pid ORDER BY random())
+				FILTER (WHERE state = 'active' AND query LIKE '%acquire%'))[1]
+		INTO waiting, victim
+		FROM pg_stat_activity WHERE application_name LIKE 'victim-%';
+		EXIT WHEN waiting = $VICTIMS;
+
+		-- The clock is finer than pg_sleep.
+		moment := clock_timestamp() + random() * interval '1 ms';
+		WHILE clock_timestamp() < moment LOOP END LOOP;
+		PERFORM pg_cancel_backend(victim);
+	END LOOP;
+END \$\$;
+SQL
+
+# All victims ask for the common key, and wait for it a little.
+my @kinds = (
+	q{hloom_try_acquire('cancel', '%s')},
+	q{hloom_acquire('cancel', '%s', '5 min')},
+	q{hloom_acquire('cancel', '%s', scope => 'session')},
+	q{hloom_try_acquire('cancel', '%2$s', max_wait => '2 ms', }
+	  . q{retry => hloom_retry_interval(10, '1 ms'))});
+
+# start_victim($name, $rows, $errors): its rows, key and fence, go to a file
+sub start_victim
+{
+	my ($go, $victim) = @_;
+	my $file = $node->basedir . "/victim-$go-$victim";
+	my $sql = "\\o $file.rows\n";
+	for my $i (1 .. $STATEMENTS)
+	{
+		my $work = $i % 2 ? '' : ", repeat('', length(pg_sleep(0.001)::text))";
+		$sql .= "SELECT key, fence$work FROM "
+		  . sprintf($kinds[ rand @kinds ], "$go-$victim-$i", "$go-$i") . ";\n";
+	}
+
+	# One cancel may still be under way to the first.
+	$sql .= "\\o /dev/null\n" . "SELECT pg_advisory_lock_shared(1);\n" x 2;
+	append_to_file("$file.sql", $sql . "SELECT pg_advisory_lock_shared(2);\n");
+	local $ENV{PGAPPNAME} = "victim-$victim";
+	my @command = (
+		$node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'),
+		'-v', 'VERBOSITY=verbose', '-f', "$file.sql");
+	my $handle = IPC::Run::start(
+		\@command, '<', '/dev/null', '>', '/dev/null', '2>', "$file.err",
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return { handle => $handle, file => $file };
+}
+
+sub waiting_for
+{
+	my ($lock) = @_;
+	wait_for_sql($node,
+		'SELECT count(DISTINCT a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid'
+		  . " WHERE application_name LIKE 'victim-%' AND NOT granted AND l.objid = $lock",
+		$VICTIMS);
+	return;
+}
+
+# leases(): key|fence of those held
+sub leases { return sort split /\n/, ask($gate, 'SELECT key, fence FROM hloom_locks'); }
+
+my $WANTED = rounds(400);
+my ($cancelled, $received, $go) = (0, 0, 0);
+my %others;
+while ($cancelled < $WANTED && $go++ < $WANTED)
+{
+	ask($gate, 'SELECT pg_advisory_lock(1), pg_advisory_lock(2)');
+	my @victims = map { start_victim($go, $_) } 1 .. $VICTIMS;
+	ask($canceller, 'CALL cancel_at_random()');
+	ask($gate, 'SELECT pg_advisory_unlock(1)');
+	waiting_for(2);
+
+	my @known = sort map { s/\|$//r } map { split /\n/, slurp_file("$_->{file}.rows") } @victims;
+	$received += @known;
+	my @held = leases();
+	is("@held", "@known", "go $go: held are the leases whose rows the clients received");
+
+	ask($gate, 'SELECT pg_advisory_unlock(2)');
+	$_->{handle}->finish for @victims;
+	for my $state (map { slurp_file("$_->{file}.err") =~ /(?:ERROR|FATAL|PANIC):  (\w{5}):/g } @victims)
+	{
+		if ($state eq '57014') { $cancelled++; }
+		else { $others{$state}++; }
+	}
+	ask($gate, q{SELECT hloom_force_release('cancel', key, 'test') FROM hloom_locks
+		WHERE freed_by NOT LIKE '%backend%'});
+}
+cmp_ok($cancelled, '>=', $WANTED, "$cancelled statements were cancelled");
+is(join(' ', %others), '', 'there was no other error');
+
+# outcome($name, $outcome): of the metric, so far
+sub outcome
+{
+	my ($name, $outcome) = @_;
+	return ask($gate, 'SELECT coalesce(sum(value), 0)::bigint FROM hloom_metrics'
+		  . " WHERE name = 'hostloom_lock_$name' AND outcome = '$outcome'");
+}
+my $acquired = outcome('acquire_duration_seconds_count', 'acquired');
+my ($released, $absent, $failed) = map { outcome('orphan_releases', $_) } qw(released absent failed);
+my $after = $released + $absent;
+is_empty_memory($node, 'cancelled');
+is($failed, 0, 'no orphan is counted as failed');
+cmp_ok($after, '>', 0, "cancelled after the grant: $after");
+cmp_ok($cancelled - $after, '>', 0, 'and others before it');
+
+$_->quit for $gate, $canceller;
+$node->stop;
+done_testing();
