@@ -46,16 +46,32 @@ hear_of_changes(const HloomCall *call)
 	return true;
 }
 
+/*
+ * A claim found no room: makes some.  Raises 53400 unless another claim may have better luck: when
+ * there is nothing to remove but room now, somebody else has just made it.  "tried" is for that one
+ * more claim, since long places may be out while there is room.
+ */
 static void
-make_room(void)
+make_room(bool *tried)
 {
+	int64		used;
+
 	if (hloom_memory_reclaim() > 0)
+	{
+		*tried = false;
 		return;
+	}
+	used = hloom_memory_used();
+	if (used < hloom_memory_leases && !*tried)
+	{
+		*tried = true;
+		return;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many leases in memory"),
 			 errdetail("There are " INT64_FORMAT ", and one in %d of them has a long key or note.",
-					   hloom_memory_used(), HLOOM_MEMORY_PER_LONG),
+					   used, HLOOM_MEMORY_PER_LONG),
 			 errhint("Raise hloom_lock.memory_leases, or use provider \"table\".")));
 }
 
@@ -66,13 +82,14 @@ static HloomReply
 memory_try_acquire(const HloomCall *call, HloomGrant *grant)
 {
 	HloomReply	reply;
+	bool		tried = false;
 
 	while (unlikely((reply = hloom_memory_claim(call, heard, grant)) != HLOOM_YES))
 	{
 		if (reply == HLOOM_NO)
 			return HLOOM_NO;
 		if (reply == HLOOM_UNAVAILABLE)
-			make_room();
+			make_room(&tried);
 		else if (!hear_of_changes(call))
 			return hloom_probe_attempt_end(call) == call->deadline ? HLOOM_TIMEOUT : HLOOM_NO;
 	}

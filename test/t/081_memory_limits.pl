@@ -37,6 +37,7 @@ for my $database (@databases)
 {
 	$node->safe_psql(
 		$database, q{
+-- taken: what a refusal tells of
 CREATE UNLOGGED TABLE outcomes (outcome text, held bigint, taken int);
 CREATE FUNCTION take() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -47,7 +48,7 @@ DECLARE
 BEGIN
 	BEGIN
 		SELECT * INTO handle FROM hloom_try_acquire('room', floor(random() * 400)::text,
-			random() * interval '50 ms' + interval '1 ms');
+			random() * interval '40 ms' + interval '2 ms');
 		outcome := CASE WHEN NOT FOUND THEN 'busy' ELSE 'left' END;
 	EXCEPTION
 		WHEN configuration_limit_exceeded THEN
@@ -70,16 +71,20 @@ my @loads =
 end_load($loads[$_], "no error but 53400 in database $databases[$_]") for 0 .. $#loads;
 
 my %sum;
-my $most = 0;
+my ($most, $early) = (0, 0);
 for my $database (@databases)
 {
 	my $outcomes = $node->safe_psql($database, 'SELECT outcome, count(*) FROM outcomes GROUP BY 1');
 	$sum{$1} += $2 while $outcomes =~ /^(\w+)\|(\d+)$/mg;
 	my $held = $node->safe_psql($database, 'SELECT max(held) FROM outcomes');
 	$most = $held if $held > $most;
+	$early += $node->safe_psql($database,
+		"SELECT count(*) FROM outcomes WHERE taken < 0.9 * $CAPACITY");
 }
 note(join ', ', map { "$_: $sum{$_}" } sort keys %sum);
 cmp_ok($sum{full}, '>', 0, "$sum{full} were refused for want of room");
+cmp_ok($early, '<=', 0.01 * $sum{full},
+	"$early of them though others had just made room");
 cmp_ok($sum{left}, '>', 5 * $CAPACITY, "$sum{left} leases were left to end");
 cmp_ok($most, '<=', $CAPACITY, "at most $most were held in one database at a time");
 is_empty_memory($node, 'no room');
