@@ -189,7 +189,10 @@ reap_partition(int partition, bool all, HloomMemoryReap *reap)
 			continue;
 		reap->reaped += hloom_memory_bury(&look);
 		hloom_memory_remove(look.entry);
-		hloom_waitlist_wake_next(hash);
+
+		/* Waiters of another database see to themselves at the end of the lease. */
+		if (ours)
+			hloom_waitlist_wake_next(hash);
 		removed++;
 	}
 	LWLockRelease(hloom_memory_lock_of(partition));

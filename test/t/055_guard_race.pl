@@ -130,7 +130,8 @@ SQL
 	return ($both, $first, $second, $all, \%errors);
 }
 
-# check($kind, $options [, $rounds]): never both, and a fifth of the rounds on either side of the end
+# check($kind, $options [, $rounds]): never both, and a fifth of the rounds on either side of the
+# end
 sub check
 {
 	my ($kind, $options, $rounds) = @_;

@@ -103,8 +103,8 @@ for my $change (@changes)
 		my ($out, $fresh_err) = finish_sql($fresh);
 		$out =~ s/^0\n//;
 		my $at = $commits ? $to : $from;
-		my $is = join '; ', $out =~ s/\n/, /r, $modular ? ask($steady, 'SELECT hloom_test_held()') : 0,
-		  places();
+		my $held = $modular ? ask($steady, 'SELECT hloom_test_held()') : 0;
+		my $is = join '; ', $out =~ s/\n/, /r, $held, places();
 		my $wanted = $at eq 'test' ? '1, 1; 1; ' : "1, 0; 0; a $at, b $at";
 		if ($is eq $wanted && "$err$fresh_err" eq '') { $well++; }
 		else { diag("$from to $to: $is instead of $wanted: $err$fresh_err"); }
@@ -118,8 +118,8 @@ for my $change (@changes)
 # ---- as often as it can ------------------------------------------------------------------------
 
 # Clients take and give back a few keys without pause; every second one waits for its key.  The
-# advisory lock shows whether two are inside.  Each change looks for leases at the provider it leaves
-# before it commits; one of four is rolled back.  Every second one waits for a turn before the next.
+# advisory lock shows whether two are inside.  Each change looks for leases at the provider it
+# leaves before it commits; one of four is rolled back.  After every second one it waits for a turn.
 #
 # At the provider it goes to there may be one, of a claim that began before the last change and is
 # given back before anybody hears of it.

@@ -28,7 +28,8 @@ my $other = session($node, 'other');
 # back in time or lost.
 $node->safe_psql(
 	'postgres', q{
-CREATE UNLOGGED TABLE holds (key int, fence bigint, since timestamptz, until timestamptz, kept bool);
+CREATE UNLOGGED TABLE holds (key int, fence bigint, since timestamptz, until timestamptz,
+	kept bool);
 CREATE UNLOGGED TABLE others (outcome text);
 CREATE FUNCTION hold(ns text, k int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -163,7 +164,8 @@ my $rounds = rounds(6);
 for my $round (1 .. $rounds)
 {
 	my $scope = $round % 2 ? 'session' : 'transaction';
-	my @ask = map { "SELECT key FROM hloom_acquire('dead', '$_', scope => '$scope', $sleeper)" } 0, 1;
+	my @ask =
+	  map { "SELECT key FROM hloom_acquire('dead', '$_', scope => '$scope', $sleeper)" } 0, 1;
 	ask($sides[$_], "BEGIN; $ask[$_]") for 0, 1;
 	send_query($sides[$_], "$ask[1 - $_]; ROLLBACK; SELECT hloom_release_session() IS NULL")
 	  for 0, 1;

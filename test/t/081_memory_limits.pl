@@ -100,6 +100,25 @@ FROM outcomes, (SELECT sum(value) AS value FROM hloom_metrics
 		't',
 		"database $database: what ended is counted");
 }
+
+# Whoever makes room in another database wakes nobody here, where the key of that name is held.
+my ($holder, $other) = map { session($node, $_) } qw(holder other);
+my $owner = (split /\|/, ask($holder, take('room', 'k')))[0];
+my $waiter = start_waiter($node, $other, 'waiter',
+	"SELECT fence > 0 FROM hloom_acquire('room', 'k', " . sleeper() . ')');
+my $wakeups = metric($other, 'wakeups');
+for my $round (1 .. rounds(3))
+{
+	$node->safe_psql('second', take('room', 'k', q{lease => '200 ms'}));
+	wait_until('it ends',
+		sub { $node->safe_psql('second', 'SELECT count(*) FROM hloom_locks') eq '0' });
+	ask_error($other, "SELECT count(*) FROM generate_series(1, 2 * $CAPACITY) AS i,"
+		  . " hloom_try_acquire('fill', '$round-' || i, '1 s')");
+}
+is(metric($other, 'wakeups'), $wakeups, 'room made in another database wakes nobody here');
+ask($holder, "SELECT hloom_release('room', 'k', '$owner')");
+is((end_waiter($waiter))[0], 't', 'until the key is free');
+$_->quit for $holder, $other;
 $node->stop;
 
 # ---- cancelled at random moments ---------------------------------------------------------------
@@ -200,7 +219,8 @@ while ($cancelled < $WANTED && $go++ < $WANTED)
 
 	ask($gate, 'SELECT pg_advisory_unlock(2)');
 	$_->{handle}->finish for @victims;
-	for my $state (map { slurp_file("$_->{file}.err") =~ /(?:ERROR|FATAL|PANIC):  (\w{5}):/g } @victims)
+	my $errors = join '', map { slurp_file("$_->{file}.err") } @victims;
+	for my $state ($errors =~ /(?:ERROR|FATAL|PANIC):  (\w{5}):/g)
 	{
 		if ($state eq '57014') { $cancelled++; }
 		else { $others{$state}++; }
@@ -219,7 +239,8 @@ sub outcome
 		  . " WHERE name = 'hostloom_lock_$name' AND outcome = '$outcome'");
 }
 my $acquired = outcome('acquire_duration_seconds_count', 'acquired');
-my ($released, $absent, $failed) = map { outcome('orphan_releases', $_) } qw(released absent failed);
+my ($released, $absent, $failed) =
+  map { outcome('orphan_releases', $_) } qw(released absent failed);
 my $after = $released + $absent;
 is_empty_memory($node, 'cancelled');
 is($failed, 0, 'no orphan is counted as failed');
