@@ -10,6 +10,9 @@
  *
  * Such a call that has not come back at its deadline is cancelled, and has timed out.
  *
+ * commit_begin is bounded alike, but has no subtransaction: it is called where none can begin, and
+ * what fails there ends the transaction in any case.
+ *
  * Knows no SQL and no retries.
  */
 #include "postgres.h"
@@ -34,7 +37,8 @@ typedef enum Operation
 	EXTEND,
 	IS_HELD,
 	HOLDER,
-	FORCE_RELEASE
+	FORCE_RELEASE,
+	COMMIT_BEGIN
 } Operation;
 
 /* A call, and what came of it. */
@@ -45,6 +49,7 @@ typedef struct Attempt
 	const HloomCall *call;
 	HloomGrant *grant;
 	HloomReply	reply;
+	int64		fence;			/* COMMIT_BEGIN */
 } Attempt;
 
 static void
@@ -73,6 +78,10 @@ make_call(void *arg)
 		case FORCE_RELEASE:
 			attempt->reply = provider->force_release(attempt->call, attempt->grant);
 			break;
+		case COMMIT_BEGIN:
+			attempt->reply = provider->commit_begin(attempt->call, attempt->fence,
+													attempt->grant);
+			break;
 	}
 }
 
@@ -87,14 +96,18 @@ reply_of_error(const ErrorData *error)
 }
 
 /*
- * Makes a call in a subtransaction, and cancels it at its deadline.  An error becomes a reply and
- * its message the cause.  Another cancel is returned, and the reply then HLOOM_FAILURE.
+ * Makes a call, in a subtransaction but for commit_begin, and cancels it at its deadline.  An error
+ * becomes a reply and its message the cause.  Another cancel is returned, and the reply then
+ * HLOOM_FAILURE.
  */
 static ErrorData *
 contained(Attempt *attempt, const char **cause)
 {
+	TimestampTz deadline = attempt->call->deadline;
 	bool		expired;
-	ErrorData  *error = hloom_contain_until(make_call, attempt, attempt->call->deadline, &expired);
+	ErrorData  *error = attempt->operation == COMMIT_BEGIN ?
+	hloom_contain_bounded(make_call, attempt, deadline, &expired) :
+	hloom_contain_until(make_call, attempt, deadline, &expired);
 
 	*cause = NULL;
 	if (error == NULL)
@@ -111,25 +124,23 @@ contained(Attempt *attempt, const char **cause)
 }
 
 static HloomReply
-checked(Operation operation, const HloomProvider *provider, const HloomCall *call,
-		HloomGrant *grant, const char **cause)
+checked(Attempt *attempt, const char **cause)
 {
-	Attempt		attempt = {operation, provider, call, grant, HLOOM_FAILURE};
 	ErrorData  *cancelled;
 
 	*cause = NULL;
-	if (likely(hloom_provider_is_own(provider)))
+	if (likely(hloom_provider_is_own(attempt->provider)))
 	{
-		make_call(&attempt);
-		return attempt.reply;
+		make_call(attempt);
+		return attempt->reply;
 	}
-	cancelled = contained(&attempt, cause);
-	if (operation == TRY_ACQUIRE &&
-		(attempt.reply == HLOOM_TIMEOUT || attempt.reply == HLOOM_FAILURE))
-		(void) hloom_calls_clean_up(provider, call);
+	cancelled = contained(attempt, cause);
+	if (attempt->operation == TRY_ACQUIRE &&
+		(attempt->reply == HLOOM_TIMEOUT || attempt->reply == HLOOM_FAILURE))
+		(void) hloom_calls_clean_up(attempt->provider, attempt->call);
 	if (cancelled)
 		ReThrowError(cancelled);
-	return attempt.reply;
+	return attempt->reply;
 }
 
 /*
@@ -141,7 +152,9 @@ HloomReply
 hloom_calls_try_acquire(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
 						const char **cause)
 {
-	return checked(TRY_ACQUIRE, provider, call, grant, cause);
+	Attempt		attempt = {TRY_ACQUIRE, provider, call, grant, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
 }
 
 /*
@@ -150,7 +163,9 @@ hloom_calls_try_acquire(const HloomProvider *provider, const HloomCall *call, Hl
 HloomReply
 hloom_calls_release(const HloomProvider *provider, const HloomCall *call, const char **cause)
 {
-	return checked(RELEASE, provider, call, NULL, cause);
+	Attempt		attempt = {RELEASE, provider, call, NULL, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
 }
 
 /*
@@ -160,7 +175,9 @@ HloomReply
 hloom_calls_extend(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
 				   const char **cause)
 {
-	return checked(EXTEND, provider, call, grant, cause);
+	Attempt		attempt = {EXTEND, provider, call, grant, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
 }
 
 /*
@@ -170,7 +187,9 @@ HloomReply
 hloom_calls_is_held(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
 					const char **cause)
 {
-	return checked(IS_HELD, provider, call, grant, cause);
+	Attempt		attempt = {IS_HELD, provider, call, grant, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
 }
 
 /*
@@ -180,7 +199,9 @@ HloomReply
 hloom_calls_holder(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
 				   const char **cause)
 {
-	return checked(HOLDER, provider, call, grant, cause);
+	Attempt		attempt = {HOLDER, provider, call, grant, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
 }
 
 /*
@@ -191,7 +212,23 @@ HloomReply
 hloom_calls_force_release(const HloomProvider *provider, const HloomCall *call, HloomGrant *grant,
 						  const char **cause)
 {
-	return checked(FORCE_RELEASE, provider, call, grant, cause);
+	Attempt		attempt = {FORCE_RELEASE, provider, call, grant, HLOOM_FAILURE};
+
+	return checked(&attempt, cause);
+}
+
+/*
+ * A transaction that depends on the grant with this fence is about to commit.  The provider has
+ * commit_begin.  After any other reply than HLOOM_YES the caller raises an error.  Cause and errors
+ * as above.
+ */
+HloomReply
+hloom_calls_commit_begin(const HloomProvider *provider, const HloomCall *call, int64 fence,
+						 HloomGrant *grant, const char **cause)
+{
+	Attempt		attempt = {COMMIT_BEGIN, provider, call, grant, HLOOM_FAILURE, fence};
+
+	return checked(&attempt, cause);
 }
 
 /*

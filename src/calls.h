@@ -19,6 +19,8 @@ extern HloomReply hloom_calls_holder(const HloomProvider *provider, const HloomC
 									 HloomGrant *grant, const char **cause);
 extern HloomReply hloom_calls_force_release(const HloomProvider *provider, const HloomCall *call,
 											HloomGrant *grant, const char **cause);
+extern HloomReply hloom_calls_commit_begin(const HloomProvider *provider, const HloomCall *call,
+										   int64 fence, HloomGrant *grant, const char **cause);
 extern bool hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call);
 
 #endif							/* HLOOM_CALLS_H */

@@ -1,10 +1,10 @@
 /*
  * contain.c
- *	  Runs something whose error is not to end the statement.
+ *	  Runs something whose error is not to end the statement, or that has a deadline.
  *
- * In a subtransaction, so that after its error the transaction is usable.  What to make of the
- * error is the caller's, also of a cancel, which counts as delivered.  A FATAL error is not
- * contained.
+ * In a subtransaction, so that after its error the transaction is usable; or in none, when any
+ * error is to end the transaction.  What to make of the error is the caller's, also of a cancel,
+ * which counts as delivered.  A FATAL error is not contained.
  *
  * What has a deadline is cancelled then as by statement_timeout, by a timeout of core's.  A cancel
  * of somebody else that comes after the deadline has cancelled, and before the end of what ran, is
@@ -85,6 +85,48 @@ end_until(TimestampTz outer, bool outer_fired)
 }
 
 /*
+ * Runs it in the current memory context, and cancels it at the deadline; at once if that is over.
+ * Returns NULL, or the error that ended it, palloc'd.
+ */
+static ErrorData *
+run_until(void (*run) (void *arg), void *arg, TimestampTz deadline, bool subtransaction,
+		  bool *expired)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	TimestampTz outer = until;
+	bool		outer_fired = fired;
+	ErrorData  *volatile error = NULL;
+	volatile bool has_fired = false;
+
+	if (subtransaction)
+		BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		set_until(Min(deadline, outer), outer_fired);
+		run(arg);
+		(void) end_until(outer, outer_fired);
+		if (subtransaction)
+			ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		has_fired = end_until(outer, outer_fired);
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		if (subtransaction)
+			RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	*expired = has_fired && error->sqlerrcode == ERRCODE_QUERY_CANCELED;
+	return error;
+}
+
+/*
  * Runs it in the current memory context.  Returns NULL, or the error that ended it and undid what
  * it wrote, palloc'd.  Raises what beginning a subtransaction raises.
  */
@@ -93,7 +135,7 @@ hloom_contain(void (*run) (void *arg), void *arg)
 {
 	bool		expired;
 
-	return hloom_contain_until(run, arg, DT_NOEND, &expired);
+	return run_until(run, arg, DT_NOEND, true, &expired);
 }
 
 /*
@@ -103,33 +145,15 @@ hloom_contain(void (*run) (void *arg), void *arg)
 ErrorData *
 hloom_contain_until(void (*run) (void *arg), void *arg, TimestampTz deadline, bool *expired)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	TimestampTz outer = until;
-	bool		outer_fired = fired;
-	ErrorData  *volatile error = NULL;
-	volatile bool has_fired = false;
+	return run_until(run, arg, deadline, true, expired);
+}
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		set_until(Min(deadline, outer), outer_fired);
-		run(arg);
-		(void) end_until(outer, outer_fired);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		has_fired = end_until(outer, outer_fired);
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	*expired = has_fired && error->sqlerrcode == ERRCODE_QUERY_CANCELED;
-	return error;
+/*
+ * The same without a subtransaction, for where none can begin, or what runs is to last: nothing is
+ * undone, so after an error the caller raises it, or one of its own.
+ */
+ErrorData *
+hloom_contain_bounded(void (*run) (void *arg), void *arg, TimestampTz deadline, bool *expired)
+{
+	return run_until(run, arg, deadline, false, expired);
 }

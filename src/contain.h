@@ -1,6 +1,6 @@
 /*
  * contain.h
- *	  Runs something whose error is not to end the statement.
+ *	  Runs something whose error is not to end the statement, or that has a deadline.
  */
 #ifndef HLOOM_CONTAIN_H
 #define HLOOM_CONTAIN_H
@@ -10,5 +10,7 @@
 extern ErrorData *hloom_contain(void (*run) (void *arg), void *arg);
 extern ErrorData *hloom_contain_until(void (*run) (void *arg), void *arg, TimestampTz deadline,
 									  bool *expired);
+extern ErrorData *hloom_contain_bounded(void (*run) (void *arg), void *arg, TimestampTz deadline,
+										bool *expired);
 
 #endif							/* HLOOM_CONTAIN_H */

@@ -18,6 +18,7 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
+#include "calls.h"
 #include "compat.h"
 #include "errors.h"
 #include "guard.h"
@@ -54,7 +55,7 @@ look_again(Guard *guard)
 
 	call->requested_at = GetCurrentTimestamp();
 	call->deadline = hloom_time_add(call->requested_at, guard->lease);
-	reply = guard->provider->commit_begin(call, guard->fence, &grant);
+	reply = hloom_calls_commit_begin(guard->provider, call, guard->fence, &grant, &course.cause);
 	if (reply == HLOOM_YES)
 	{
 		guard->committing = true;

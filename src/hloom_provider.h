@@ -9,14 +9,14 @@
  * Every call runs in the caller's backend and transaction.  A refusal is a value, never an error.
  * A failure is either a failure reply or an ereport; an error raised by a provider carries one of
  * the SQLSTATEs LL002 (nothing reached the store), LL003 (timed out, outcome not known) or LL004;
- * any other is reported as LL004, but for one at a commit, which is passed on.  try_acquire must be
- * durable, as synchronous_commit says, when it returns HLOOM_YES.
+ * any other is reported as LL004.  try_acquire must be durable, as synchronous_commit says, when it
+ * returns HLOOM_YES.
  *
  * try_acquire, release, extend, is_held, holder and force_release are called in a subtransaction,
- * so they may raise.  At their deadline they are cancelled as by statement_timeout, and count as
- * timed out: so a provider lets interrupts in (CHECK_FOR_INTERRUPTS, latches) in whatever it waits
- * for, or bounds its waits itself.  A wait that does neither cannot be ended by anybody, nor is any
- * other call ended.
+ * so they may raise; commit_begin may, too, which ends the transaction.  At their deadline they are
+ * cancelled as by statement_timeout, and count as timed out: so a provider lets interrupts in
+ * (CHECK_FOR_INTERRUPTS, latches) in whatever it waits for, or bounds its waits itself.  A wait
+ * that does neither cannot be ended by anybody, nor is any other call ended.
  *
  * A try_acquire that may have been granted without anybody knowing - any failure but "nothing
  * reached the store", or a grant later than its lease - is followed by one release with its owner.
@@ -156,9 +156,10 @@ typedef struct HloomProvider
 	/*
 	 * A transaction that depends on the grant with this fence is about to commit.  YES: the owner
 	 * holds it now, and until commit_end the key is granted to nobody and the lease neither
-	 * expires nor is taken away.  NO: lost; grant tells its end, or 0.  May raise, which ends the
-	 * transaction.  Several commits, or one several times, may depend on a grant.  Both may be
-	 * NULL: then no commit can depend on a lease.
+	 * expires nor is taken away.  NO: lost; grant tells its end, or 0.  No commit_end follows a
+	 * call that raised or was cancelled, so that one leaves nothing begun.  Several commits, or
+	 * one several times, may depend on a grant.  Both may be NULL: then no commit can depend on a
+	 * lease.
 	 */
 	HloomReply	(*commit_begin) (const HloomCall *call, int64 fence, HloomGrant *grant);
 

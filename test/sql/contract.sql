@@ -115,6 +115,13 @@ INSERT INTO written VALUES ('test', 1);
 SELECT hloom_test_fail('other');
 COMMIT;
 TABLE commits;
+-- One of another kind is LL004.
+BEGIN;
+SELECT hloom_guard('contract-test', 'a', hl.owner(1));
+INSERT INTO written VALUES ('test', 1);
+SELECT hloom_test_fail('foreign');
+COMMIT;
+TABLE commits;
 BEGIN;
 SELECT hloom_guard('contract-test', 'a', hl.owner(1));
 INSERT INTO written VALUES ('test', 2);

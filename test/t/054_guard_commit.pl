@@ -226,5 +226,25 @@ is(ask($other, "SELECT state FROM hloom_locks WHERE key = 'k'"), 'held', 'the ot
 is(ask($other, "SELECT $release"), 't', 'and can be given back');
 ok(is_free(), 'and taken');
 
+# What a provider from a library raises at the commit is told as its other failures are.
+SKIP:
+{
+	skip 'the test module is not installed', 3 if !need_test_module($node);
+	($state, $err) = sql_error($node, <<"EOS");
+SELECT hloom_test_fail('none');
+SELECT FROM hloom_configure('library', provider => 'test');
+SELECT FROM hloom_acquire('library', 'k', owner => '$me');
+BEGIN;
+SELECT hloom_guard('library', 'k', '$me');
+INSERT INTO work VALUES ('library');
+SELECT hloom_test_fail('foreign');
+COMMIT;
+EOS
+	is($state, 'LL004', 'an error of another kind at the commit');
+	like($err, qr/DETAIL:  \{.*"cause": "test provider met an error of another kind"\}/,
+		'with its words');
+	is(ask($other, "SELECT count(*) FROM work WHERE who = 'library'"), '0', 'nothing is written');
+}
+
 $other->quit;
 done_testing();

@@ -73,7 +73,7 @@ static int	fault_calls = 0;
 static bool fault_applies = false;	/* the call takes effect before it fails */
 static bool fault_acquire_only = false;
 static int64 delay = 0;			/* microseconds before a call answers */
-static char delayed[64] = "";	/* the calls that do */
+static char delayed[128] = "";	/* the calls that do, with a blank before and after each */
 static bool delay_deaf = false; /* no interrupts are let in meanwhile */
 
 static void
@@ -196,8 +196,10 @@ static void
 answer_late(const char *operation)
 {
 	TimestampTz end = GetCurrentTimestamp() + delay;
+	char		word[32];
 
-	while (delay > 0 && strstr(delayed, operation) != NULL && GetCurrentTimestamp() < end)
+	snprintf(word, sizeof(word), " %s ", operation);
+	while (delay > 0 && strstr(delayed, word) != NULL && GetCurrentTimestamp() < end)
 	{
 		if (!delay_deaf)
 			CHECK_FOR_INTERRUPTS();
@@ -399,6 +401,7 @@ test_commit_begin(const HloomCall *call, int64 fence, HloomGrant *grant)
 		record("commit_begin", call, fault_names[due]);
 		return fail(due);
 	}
+	answer_late("commit_begin");
 	name_of(name, &call->name);
 	entry = entry_of(name);
 	held = is_owner(entry, call) && entry->fence == fence;
@@ -572,7 +575,7 @@ Datum
 hloom_test_delay(PG_FUNCTION_ARGS)
 {
 	delay = PG_GETARG_INTERVAL_P(0)->time;
-	text_to_cstring_buffer(PG_GETARG_TEXT_PP(1), delayed, sizeof(delayed));
+	snprintf(delayed, sizeof(delayed), " %s ", text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	delay_deaf = PG_GETARG_BOOL(2);
 	PG_RETURN_VOID();
 }

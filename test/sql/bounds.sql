@@ -1,0 +1,68 @@
+-- Calls of a provider that hang where interrupts are let in: each ends at its bound, and means what
+-- its failure means.  The provider would take an hour.  What is taken from it while something is to
+-- hang lasts longer there than anybody was told, so no bound here is a race.
+CREATE SCHEMA bounds;
+SET search_path = bounds, public;
+CREATE EXTENSION hloom_test SCHEMA bounds;
+\set VERBOSITY terse
+SELECT provider, default_lease FROM hloom_configure('bounds', provider => 'test',
+	default_lease => '1 s');
+CREATE TABLE written (n int);
+CREATE VIEW calls AS SELECT operation, key, result FROM hloom_test_calls();
+CREATE FUNCTION take(key text, lease interval, ns text DEFAULT 'bounds') RETURNS boolean
+LANGUAGE sql AS $$
+	SELECT count(*) = 1 FROM hloom_try_acquire(ns, key, lease, owner => hl.owner(1))
+$$;
+-- Whether something that began then has ended at its bound.
+CREATE FUNCTION took(began timestamptz, bound interval) RETURNS boolean LANGUAGE sql AS $$
+	SELECT clock_timestamp() - began BETWEEN bound AND bound + '50 s'
+$$;
+
+-- commit_begin: the lease last granted.  Nothing is written, and the session goes on.
+SELECT hloom_test_delay('1 hour', 'commit_begin');
+SELECT take('commit', '1 s');
+BEGIN;
+SELECT hloom_guard('bounds', 'commit', hl.owner(1));
+INSERT INTO written VALUES (1);
+SELECT clock_timestamp() AS began \gset
+COMMIT;
+\echo :LAST_ERROR_SQLSTATE
+SELECT took(:'began', '1 s');
+-- Somebody else's cancel stays what it is.  (In a procedure: statement_timeout is over when a COMMIT
+-- of the client's begins to work.)
+SELECT take('cancel', '1 min');
+SET statement_timeout = '500 ms';
+DO $$
+BEGIN
+	PERFORM hloom_guard('bounds', 'cancel', hl.owner(1));
+	INSERT INTO written VALUES (2);
+	COMMIT;
+END $$;
+\echo :LAST_ERROR_SQLSTATE
+RESET statement_timeout;
+-- A commit that has begun elsewhere ends: that lease can be taken away.
+SELECT take('first', '1 min', 'bounds-table');
+SELECT take('again', '1 s');
+BEGIN;
+SELECT hloom_guard('bounds-table', 'first', hl.owner(1)),
+	hloom_guard('bounds', 'again', hl.owner(1));
+INSERT INTO written VALUES (4);
+COMMIT;
+\echo :LAST_ERROR_SQLSTATE
+SELECT hloom_force_release('bounds-table', 'first', 'test');
+-- A provider that is deaf at the commit answers late: its answer counts, and no cancel is left.
+SELECT hloom_test_delay('1500 ms', 'commit_begin', deaf => true);
+BEGIN;
+SELECT hloom_guard('bounds', 'again', hl.owner(1));
+INSERT INTO written VALUES (5);
+COMMIT;
+SELECT 'not cancelled' AS next FROM pg_sleep(0.01);
+TABLE written;
+SELECT hloom_test_delay('0');
+TABLE calls;
+
+SELECT hloom_test_free(key) FROM (VALUES ('bounds:lock:commit'), ('bounds:lock:cancel'),
+	('bounds:lock:again')) AS held (key);
+SELECT hloom_unconfigure('bounds');
+SET client_min_messages = warning;
+DROP SCHEMA bounds CASCADE;
