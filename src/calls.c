@@ -85,8 +85,11 @@ make_call(void *arg)
 	}
 }
 
-static HloomReply
-reply_of_error(const ErrorData *error)
+/*
+ * Returns the failure reply that an error of a provider means.
+ */
+HloomReply
+hloom_calls_reply_of(const ErrorData *error)
 {
 	if (error->sqlerrcode == HLOOM_ERRCODE_UNAVAILABLE)
 		return HLOOM_UNAVAILABLE;
@@ -118,7 +121,7 @@ contained(Attempt *attempt, const char **cause)
 		*cause = "the call did not come back before its deadline";
 		return NULL;
 	}
-	attempt->reply = reply_of_error(error);
+	attempt->reply = hloom_calls_reply_of(error);
 	*cause = error->message;
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ? error : NULL;
 }

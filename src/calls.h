@@ -7,6 +7,7 @@
 
 #include "hloom.h"
 
+extern HloomReply hloom_calls_reply_of(const ErrorData *error);
 extern HloomReply hloom_calls_try_acquire(const HloomProvider *provider, const HloomCall *call,
 										  HloomGrant *grant, const char **cause);
 extern HloomReply hloom_calls_release(const HloomProvider *provider, const HloomCall *call,

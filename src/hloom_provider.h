@@ -16,7 +16,8 @@
  * so they may raise; commit_begin may, too, which ends the transaction.  At their deadline they are
  * cancelled as by statement_timeout, and count as timed out: so a provider lets interrupts in
  * (CHECK_FOR_INTERRUPTS, latches) in whatever it waits for, or bounds its waits itself.  A wait
- * that does neither cannot be ended by anybody, nor is any other call ended.
+ * that does neither cannot be ended by anybody, nor is commit_end, which must not wait.  count,
+ * list and check have bounds of their own.
  *
  * A try_acquire that may have been granted without anybody knowing - any failure but "nothing
  * reached the store", or a grant later than its lease - is followed by one release with its owner.
@@ -172,19 +173,21 @@ typedef struct HloomProvider
 	/*
 	 * How many leases of a namespace are held in this database now; until the end of the
 	 * transaction no more are granted, but to who has heard of its outcome.  May be NULL: not
-	 * known.  Used before the namespace gets another provider.
+	 * known.  Used before the namespace gets another provider, which fails when this raises or
+	 * takes longer than hloom_lock.default_lease.
 	 */
 	int64		(*count) (const char *ns, uint16 ns_len);
 
 	/*
 	 * Visits each lease held in this database now, in any order.  May be NULL: not known. False:
-	 * the store did not answer.
+	 * the store did not answer; so it is taken when this takes longer than
+	 * hloom_lock.default_lease.  May raise.  Called in no subtransaction.
 	 */
 	bool		(*list) (HloomVisit visit, void *arg);
 
 	/*
-	 * Whether the store answers; text tells about it in some words.  Must not raise because it
-	 * does not answer, and must come back within seconds.  May be NULL: nothing to probe.
+	 * Whether the store answers; text tells about it in some words.  What it raises counts as no,
+	 * and so does a look that takes five seconds, which ends it.  May be NULL: nothing to probe.
 	 */
 	bool		(*check) (char *text, Size size);
 } HloomProvider;

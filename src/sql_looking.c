@@ -17,8 +17,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "calls_store.h"
 #include "compat.h"
-#include "contain.h"
 #include "errors.h"
 #include "lease_key.h"
 #include "lease_time.h"
@@ -179,7 +179,8 @@ add_reserved(HloomLooking *looking, const HloomQueue *queue)
 }
 
 /*
- * SQL: hloom_locks().  Raises LL003 when a store does not answer, 55000 without the extension.
+ * SQL: hloom_locks().  Raises LL003 when a store does not answer, LL002 or LL004 when it fails,
+ * 55000 without the extension.
  */
 Datum
 hloom_sql_locks(PG_FUNCTION_ARGS)
@@ -192,50 +193,13 @@ hloom_sql_locks(PG_FUNCTION_ARGS)
 	looking.now = GetCurrentTimestamp();
 	hloom_queues_copy(&looking.queues);
 	for (const HloomProvider *at = hloom_provider_next(NULL); at; at = hloom_provider_next(at))
-		if (at->list && !at->list(add_lease, &looking))
-			ereport(ERROR,
-					(errcode(HLOOM_ERRCODE_TIMEOUT),
-					 errmsg("lock provider \"%s\" did not answer in time", at->name),
-					 errhint("hloom_health() tells who is in the way.")));
+		if (at->list)
+			hloom_calls_list(at, add_lease, &looking);
 	for (int i = 0; i < looking.queues.count; i++)
 		if (!looking.queues.queues[i].held)
 			add_reserved(&looking, &looking.queues.queues[i]);
 	MemoryContextDelete(looking.row_context);
 	return (Datum) 0;
-}
-
-/* A check of a provider's store, and what it tells. */
-typedef struct Check
-{
-	const HloomProvider *provider;
-	bool		good;
-	char		told[TOLD];
-} Check;
-
-static void
-run_check(void *arg)
-{
-	Check	   *check = (Check *) arg;
-
-	check->good = check->provider->check(check->told, TOLD);
-}
-
-/*
- * Lets the provider check its store.  What it raises becomes a bad result with the message, but
- * for the end of the statement.
- */
-static void
-check_contained(Check *check)
-{
-	ErrorData  *error = hloom_contain(run_check, check);
-
-	if (error == NULL)
-		return;
-	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		ReThrowError(error);
-	strlcpy(check->told, error->message, TOLD);
-	check->good = false;
-	FreeErrorData(error);
 }
 
 /*
@@ -296,7 +260,8 @@ static void
 add_health(ReturnSetInfo *result, const HloomProvider *provider)
 {
 	const char *reason = obstacle();
-	Check		check = {.provider = provider,.good = reason == NULL,.told = "nothing to probe"};
+	char		told[TOLD] = "nothing to probe";
+	bool		good = reason == NULL;
 	Datum		values[HEALTH_COLUMNS] = {0};
 	bool		nulls[HEALTH_COLUMNS] = {0};
 	instr_time	began;
@@ -307,15 +272,15 @@ add_health(ReturnSetInfo *result, const HloomProvider *provider)
 	if (reason == NULL && provider->check)
 	{
 		INSTR_TIME_SET_CURRENT(began);
-		check_contained(&check);
+		good = hloom_calls_check(provider, told, TOLD);
 		INSTR_TIME_SET_CURRENT(took);
 		INSTR_TIME_SUBTRACT(took, began);
 		nulls[HEALTH_LATENCY] = false;
 		values[HEALTH_LATENCY] =
 			IntervalPGetDatum(hloom_time_to_interval(INSTR_TIME_GET_MICROSEC(took)));
 	}
-	values[HEALTH_HEALTHY] = BoolGetDatum(check.good);
-	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : check.told);
+	values[HEALTH_HEALTHY] = BoolGetDatum(good);
+	values[HEALTH_DETAIL] = CStringGetTextDatum(reason ? reason : told);
 	nulls[HEALTH_WORKER] = reason != NULL || !hloom_provider_is_own(provider);
 	if (!nulls[HEALTH_WORKER])
 		values[HEALTH_WORKER] = CStringGetTextDatum(worker_state());

@@ -22,6 +22,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 
+#include "calls_store.h"
 #include "compat.h"
 #include "errors.h"
 #include "guc.h"
@@ -223,8 +224,9 @@ check_known(const HloomOptions *options, uint32 given, HloomViolations *violatio
 }
 
 /*
- * Raises 55006 when leases would be left behind at the provider the namespace had.  A provider that
- * is not known any more has none that anybody could still use.
+ * Raises 55006 when leases would be left behind at the provider the namespace had, and LL003 and
+ * the like when that does not tell.  A provider that is not known any more has none that anybody
+ * could still use.
  */
 static void
 check_provider_change(const Target *target, const char *before, const char *after)
@@ -243,7 +245,7 @@ check_provider_change(const Target *target, const char *before, const char *afte
 				 errdetail("Leases that are held there do not count at provider \"%s\".", after)));
 		return;
 	}
-	count = provider->count(target->ns, target->ns_len);
+	count = hloom_calls_count(provider, target->ns, target->ns_len);
 	if (count > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),

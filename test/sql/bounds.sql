@@ -61,6 +61,45 @@ TABLE written;
 SELECT hloom_test_delay('0');
 TABLE calls;
 
+-- count: hloom_lock.default_lease.  The namespace keeps its provider, of which nothing is known.
+SET hloom_lock.default_lease = '1 s';
+SELECT hloom_test_delay('1 hour', 'count');
+SELECT clock_timestamp() AS began \gset
+SELECT hl.error($$SELECT hloom_configure('bounds', provider => 'table')$$);
+SELECT took(:'began', '1 s');
+SELECT hl.error($$SELECT hloom_unconfigure('bounds')$$);
+SELECT provider FROM hloom_namespaces WHERE namespace = 'bounds';
+-- What it raises is LL004.
+SELECT hloom_test_delay('0'), hloom_test_fail('store');
+SELECT hl.error($$SELECT hloom_configure('bounds', provider => 'table')$$);
+SELECT hl.error($$SELECT hloom_configure('bounds', provider => 'table')$$);
+-- list: the same.  A look that leaves leases out would be taken for the truth.
+SELECT hloom_test_delay('1 hour', 'list');
+SELECT clock_timestamp() AS began \gset
+SELECT hl.error($$SELECT FROM hloom_locks$$);
+SELECT took(:'began', '1 s');
+SELECT hloom_test_delay('0'), hloom_test_fail('store');
+SELECT hl.error($$SELECT FROM hloom_locks$$);
+SELECT key, state FROM hloom_locks WHERE namespace = 'bounds' ORDER BY key;
+-- check: five seconds, and that is an answer, as an error is.
+SELECT hloom_test_delay('1 hour', 'check');
+SELECT clock_timestamp() AS began \gset
+SELECT provider, healthy, detail FROM hloom_health('bounds');
+SELECT took(:'began', '5 s');
+SELECT hloom_test_delay('0'), hloom_test_fail('store');
+SELECT provider, healthy, detail FROM hloom_health('bounds');
+SELECT provider, healthy, detail FROM hloom_health('bounds');
+-- Somebody else's cancel stays what it is, for all three.
+SELECT hloom_test_delay('1 hour', 'count list check');
+SET hloom_lock.default_lease = '5 min';
+SET statement_timeout = '500 ms';
+SELECT hloom_configure('bounds', provider => 'table');
+SELECT count(*) FROM hloom_locks;
+SELECT healthy FROM hloom_health('bounds');
+RESET statement_timeout;
+RESET hloom_lock.default_lease;
+SELECT hloom_test_delay('0');
+
 SELECT hloom_test_free(key) FROM (VALUES ('bounds:lock:commit'), ('bounds:lock:cancel'),
 	('bounds:lock:again')) AS held (key);
 SELECT hloom_unconfigure('bounds');

@@ -34,13 +34,13 @@ CREATE FUNCTION hloom_test_fail(kind text, calls integer DEFAULT 1, applies bool
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_fail';
 
 COMMENT ON FUNCTION hloom_test_fail(text, integer, boolean, boolean) IS
-'lock provider "test": the next calls fail (none heals): unavailable, timeout, other, foreign are raised, reply-unavailable, reply-timeout, reply-other returned; applies: after they took effect';
+'lock provider "test": the next calls fail (none heals): unavailable, timeout, other, foreign are raised, reply-unavailable, reply-timeout, reply-other returned, store raised by count, list and check alone; applies: after they took effect';
 
 CREATE FUNCTION hloom_test_delay(delay interval, operations text DEFAULT 'acquire extend', deaf boolean DEFAULT false) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_delay';
 
 COMMENT ON FUNCTION hloom_test_delay(interval, text, boolean) IS
-'lock provider "test": such calls answer so much later, without a look at their deadline; deaf: nor at interrupts';
+'lock provider "test": such calls (acquire, release, extend, is_held, holder, force_release, commit_begin, count, list, check) answer so much later, without a look at their deadline; deaf: nor at interrupts';
 
 CREATE FUNCTION hloom_test_calls(OUT operation text, OUT key text, OUT owner uuid, OUT result text, OUT bound interval) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_calls';

@@ -57,12 +57,13 @@ typedef enum Fault
 	FAULT_REPLY_TIMEOUT,
 	FAULT_REPLY_OTHER,
 	FAULT_CANCEL,				/* none: the statement is cancelled during an acquire */
-	FAULT_CANCEL_RELEASE		/* none: it is cancelled during a release, which notices */
+	FAULT_CANCEL_RELEASE,		/* none: it is cancelled during a release, which notices */
+	FAULT_STORE					/* raised by count, list and check alone */
 } Fault;
 
 static const char *const fault_names[] = {"none", "unavailable", "timeout", "other", "foreign",
 "reply-unavailable", "reply-timeout", "reply-other", "cancel",
-"cancel-release"};
+"cancel-release", "store"};
 
 static Entry entries[MAX_KEYS];
 static Record records[MAX_RECORDS];
@@ -174,7 +175,7 @@ fail(Fault how)
 static Fault
 next_fault(bool acquire)
 {
-	if (fault_calls == 0 || (fault_acquire_only && !acquire) ||
+	if (fault_calls == 0 || fault == FAULT_STORE || (fault_acquire_only && !acquire) ||
 		(fault == FAULT_CANCEL_RELEASE && acquire))
 		return FAULT_NONE;
 	fault_calls--;
@@ -428,11 +429,25 @@ test_commit_end(const HloomCall *call, int64 fence)
 	record("commit_end", call, "done");
 }
 
+/*
+ * Of the calls about the whole store, which are not recorded.
+ */
+static void
+answer_about_store(const char *operation)
+{
+	answer_late(operation);
+	if (fault != FAULT_STORE || fault_calls == 0)
+		return;
+	fault_calls--;
+	(void) fail(FAULT_FOREIGN);
+}
+
 static int64
 test_count(const char *ns, uint16 ns_len)
 {
 	int64		live = 0;
 
+	answer_about_store("count");
 	for (int i = 0; i < MAX_KEYS; i++)
 		if (strncmp(entries[i].name, ns, ns_len) == 0 &&
 			strncmp(entries[i].name + ns_len, MIDDLE, strlen(MIDDLE)) == 0 && is_live(&entries[i]))
@@ -443,6 +458,7 @@ test_count(const char *ns, uint16 ns_len)
 static bool
 test_list(HloomVisit visit, void *arg)
 {
+	answer_about_store("list");
 	for (int i = 0; i < MAX_KEYS; i++)
 	{
 		const Entry *entry = &entries[i];
@@ -471,6 +487,7 @@ test_list(HloomVisit visit, void *arg)
 static bool
 test_check(char *text, Size size)
 {
+	answer_about_store("check");
 	snprintf(text, size, "test provider %s", fault_calls > 0 ? "is told to fail" : "answers");
 	return fault_calls == 0;
 }
