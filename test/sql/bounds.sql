@@ -100,8 +100,46 @@ RESET statement_timeout;
 RESET hloom_lock.default_lease;
 SELECT hloom_test_delay('0');
 
+-- is_held and force_release: the namespace's default_lease.  The transaction goes on.
+SELECT take('kept', '5 min');
+SELECT hloom_test_delay('1 hour', 'is_held force_release');
+CREATE FUNCTION bounded(statement text, OUT state text, OUT took boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+BEGIN
+	state := hl.state(statement);
+	took := took(began, '1 s');
+END $$;
+BEGIN;
+SELECT call, b.* FROM unnest(ARRAY['hloom_is_held(%s)', 'hloom_remaining(%s)', 'hloom_guard(%s)',
+	$$hloom_force_release('bounds', 'kept', 'test')$$]) AS call,
+	LATERAL bounded('SELECT ' || format(call, $$'bounds', 'kept', hl.owner(1)$$)) AS b;
+SELECT hloom_test_delay('0');
+SELECT hloom_is_held('bounds', 'kept', hl.owner(1)) AS still_held;
+COMMIT;
+TABLE calls;
+
+-- A clean-up release: five seconds, or the lease when that is shorter; also when it hangs.
+CREATE VIEW bounds AS SELECT operation, key, result, bound FROM hloom_test_calls();
+SELECT hloom_test_fail('timeout', acquire_only => true);
+SELECT hl.state($$SELECT FROM hloom_acquire('bounds', 'long', '5 min')$$);
+SELECT hloom_test_fail('timeout', acquire_only => true);
+SELECT hl.state($$SELECT FROM hloom_acquire('bounds', 'short', '2 s')$$);
+TABLE bounds;
+SELECT hloom_test_fail('timeout', acquire_only => true), hloom_test_delay('1 hour', 'release');
+SELECT clock_timestamp() AS began \gset
+SELECT hl.state($$SELECT FROM hloom_acquire('bounds', 'long', '5 min')$$);
+SELECT took(:'began', '5 s');
+SELECT hloom_test_fail('timeout', acquire_only => true);
+SELECT clock_timestamp() AS began \gset
+SELECT hl.state($$SELECT FROM hloom_acquire('bounds', 'short', '2 s')$$);
+SELECT took(:'began', '2 s');
+SELECT hloom_test_delay('0');
+SELECT outcome, value FROM hloom_metrics WHERE namespace = 'bounds'
+	AND name = 'hostloom_lock_orphan_releases' ORDER BY outcome;
+
 SELECT hloom_test_free(key) FROM (VALUES ('bounds:lock:commit'), ('bounds:lock:cancel'),
-	('bounds:lock:again')) AS held (key);
+	('bounds:lock:again'), ('bounds:lock:kept')) AS held (key);
 SELECT hloom_unconfigure('bounds');
 SET client_min_messages = warning;
 DROP SCHEMA bounds CASCADE;

@@ -331,6 +331,7 @@ test_is_held(const HloomCall *call, HloomGrant *grant)
 
 	if (due != FAULT_NONE)
 		return fail(due);
+	answer_late("is_held");
 	name_of(name, &call->name);
 	entry = entry_of(name);
 	if (!is_owner(entry, call))
@@ -350,6 +351,7 @@ test_holder(const HloomCall *call, HloomGrant *grant)
 
 	if (due != FAULT_NONE)
 		return fail(due);
+	answer_late("holder");
 	name_of(name, &call->name);
 	entry = entry_of(name);
 	if (!is_live(entry))
@@ -374,6 +376,7 @@ test_force_release(const HloomCall *call, HloomGrant *grant)
 		record("force_release", call, fault_names[due]);
 		return fail(due);
 	}
+	answer_late("force_release");
 	name_of(name, &call->name);
 	entry = entry_of(name);
 	grant->committing = entry->committing > 0;
