@@ -164,11 +164,11 @@ for my $free (sort keys %frees)
 		start_waiter($node, $other, "waiter-$free-$_" =~ tr/ /-/r,
 			    "SELECT fence FROM hloom_acquire('m', 'k', $sleeper, owner => '$you',"
 			  . " scope => 'session');")
-	} 1 .. 3;
+	} 1 .. ($free eq 'released' ? 3 : 2);
 	$code->($holder);
 	my @fences = map { (end_waiter($_))[0] } @waiters;
 	my @sorted = sort { $a <=> $b } $fence, map { /^\d+$/ ? $_ : 0 } @fences;
-	is("@fences", "@sorted[1 .. 3]", "$free: those who wait get the key, in order");
+	is("@fences", "@sorted[1 .. $#sorted]", "$free: those who wait get the key, in order");
 	cmp_ok($fences[0] || 0, '>', $fence, "$free: under higher fences");
 	kill_client($holder) if $free ne 'session ended';
 	wait_for_held('');
@@ -204,7 +204,7 @@ undisturbed($session, 'the table is locked: all calls work');
 take_mine($session, 'renewed', q{lease => '1 s', scope => 'session', auto_extend => true});
 my $before = counted($node, 'm');
 ask($session, q{SELECT fence FROM hloom_try_acquire('m', 'lost', '1 s')});
-after($other, '3 s');
+after($other, '2 s');
 is(ask($session, "SELECT hloom_is_held('m', 'renewed', '$me')"), 't', 'a lease is renewed');
 wait_until('it is counted', sub { counted($node, 'm') == $before + 1 });
 is(names_of(wait_for_logged($follower, 'm', 1)), 'lost', 'what is lost is reported');

@@ -297,7 +297,7 @@ is(scalar(heard($listener, 'over')), rounds(20), 'and told once');
 
 # ---- renewal -----------------------------------------------------------------------------------
 
-ask($second, q{SELECT hloom_configure('limited', max_hold => '4 s')});
+ask($second, q{SELECT hloom_configure('limited', max_hold => '3 s')});
 my $holder = session($node, 'holder');
 my $renewed = q{scope => 'session', auto_extend => true};
 my $limited = session($node, 'limited');
@@ -309,11 +309,11 @@ ask($first, take('renewed', 'by-hand', "owner => '$me', $renewed"));
 ask($first, "SELECT hloom_extend('renewed', 'by-hand', '$me', '1 s')");
 ask($limited, take('limited', 'k', "lease => '1 s', on_lost => 'cancel', $renewed"));
 send_query($limited, 'SELECT pg_sleep(40)');
-ask($second, take('renewed', 'plain', q{lease => '5 s', scope => 'session'}));
-wait_for_sql($node, q{SELECT count(*) = 3 AND min(held_for) > '3 s' FROM hloom_locks}
+ask($second, take('renewed', 'plain', q{lease => '3 s', scope => 'session'}));
+wait_for_sql($node, q{SELECT count(*) = 3 AND min(held_for) > '2 s' FROM hloom_locks}
 	  . q{ WHERE namespace = 'renewed' AND key <> 'plain'});
 pass('leases are kept beyond their end');
-is( ask($second, q{SELECT remaining <= '1 s' AND remaining + held_for <= '4 s' FROM hloom_locks}
+is( ask($second, q{SELECT remaining <= '1 s' AND remaining + held_for <= '3 s' FROM hloom_locks}
 		  . q{ WHERE namespace = 'limited'}),
 	't',
 	'none longer than max_hold');
