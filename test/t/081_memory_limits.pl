@@ -86,7 +86,7 @@ for my $database (@databases)
 }
 note(join ', ', map { "$_: $sum{$_}" } sort keys %sum);
 cmp_ok($sum{full}, '>', 0, "$sum{full} were refused for want of room");
-cmp_ok($early, '<=', 0.01 * $sum{full},
+cmp_ok($early, '<=', 0.001 * $sum{full},
 	"$early of them though others had just made room");
 cmp_ok($sum{left}, '>', 2 * $CAPACITY, "$sum{left} leases were left to end");
 
