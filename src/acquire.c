@@ -23,6 +23,7 @@
 #include "handle.h"
 #include "lease_time.h"
 #include "loss.h"
+#include "moving.h"
 #include "nesting.h"
 #include "provider.h"
 #include "stats.h"
@@ -323,7 +324,8 @@ run_waiting(HloomAttempts *run)
  * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
  * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
  * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
- * lock_timeout, 40P01, and what interrupts raise; nothing is held then.
+ * lock_timeout, 40P01, 55006 while this transaction changes the provider, and what interrupts
+ * raise; nothing is held then.
  */
 bool
 hloom_acquire(HloomAcquisition *acquisition)
@@ -340,6 +342,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	HloomReply	reply;
 
 	acquisition->provider = hloom_provider_require(acquisition->options.provider);
+	hloom_moving_check(&acquisition->call.name, acquisition->provider->name);
 	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
 		hloom_error_reentrancy(&acquisition->call.name);
 

@@ -28,6 +28,7 @@
 #include "guc.h"
 #include "lease_key.h"
 #include "lease_time.h"
+#include "moving.h"
 #include "options_row.h"
 #include "provider.h"
 #include "retry_row.h"
@@ -234,7 +235,10 @@ check_provider_change(const Target *target, const char *before, const char *afte
 	const HloomProvider *provider = hloom_provider_find(before);
 	int64		count;
 
-	if (strcmp(before, after) == 0 || provider == NULL)
+	if (strcmp(before, after) == 0)
+		return;
+	hloom_moving_note(target->ns, target->ns_len, before);
+	if (provider == NULL)
 		return;
 	if (provider->count == NULL)
 	{

@@ -1,14 +1,18 @@
 -- What the lock promises of every provider, asked of each by the same checks.  Each theme is a
 -- function that takes the provider's name; what only the test provider can be told to do is last.
+CREATE EXTENSION hloom_test;
+LOAD 'hloom_test';
+CREATE TEMP TABLE provider AS SELECT unnest(ARRAY['table', 'memory', 'test']) AS name;
+
+-- No lease can be taken in the transaction that changes the provider.
+DO $$ BEGIN
+	PERFORM hloom_configure(ns, provider => name)
+	FROM provider, unnest(ARRAY['contract-' || name, 'contract-other-' || name]) AS ns;
+END $$;
+
 BEGIN;
 SELECT no_plan();
-CREATE EXTENSION hloom_test;
-
-CREATE TEMP TABLE provider AS SELECT unnest(ARRAY['table', 'memory', 'test']) AS name;
 CREATE TEMP TABLE ran (provider text, held boolean);
-SELECT lives_ok(format('SELECT hloom_configure(%L, provider => %L)', ns, name),
-	name || ': gets a namespace')
-FROM provider, unnest(ARRAY['contract-' || name, 'contract-other-' || name]) AS ns;
 
 -- Somebody, told apart by a number.
 CREATE FUNCTION who(n int) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
@@ -393,3 +397,8 @@ SELECT contract_outcomes();
 
 SELECT * FROM finish();
 ROLLBACK;
+DO $$ BEGIN
+	PERFORM hloom_unconfigure(ns)
+	FROM provider, unnest(ARRAY['contract-' || name, 'contract-other-' || name]) AS ns;
+END $$;
+DROP EXTENSION hloom_test;

@@ -288,6 +288,35 @@ SET ROLE pg_monitor;
 SELECT count(*) > 0 AS seen FROM hloom_namespaces;
 RESET ROLE;
 
+-- A transaction that gives a namespace another provider takes no lease there: others still ask the
+-- one before.
+CREATE FUNCTION take(ns text) RETURNS text LANGUAGE sql AS $$
+	SELECT hl.state(format('SELECT FROM hloom_acquire(%L, ''k'', owner => %L)', ns, hl.owner(1)))
+$$;
+BEGIN;
+SELECT hl.state($$SELECT hloom_configure('moving', provider => 'memory')$$);
+SELECT hl.error($$SELECT hloom_try_acquire('moving', 'k')$$);
+SELECT hl.state($$SELECT hloom_execute_with_lock('moving', 'k', 'SELECT 1')$$), take('elsewhere');
+-- Back again it is what others see; rolled back, too.
+SELECT hl.state($$SELECT hloom_configure('moving', provider => 'table')$$), take('moving'),
+	hloom_release('moving', 'k', hl.owner(1));
+SAVEPOINT a;
+SAVEPOINT b;
+SELECT hl.state($$SELECT hloom_configure('moving', provider => 'memory')$$), take('moving');
+RELEASE b;
+SELECT take('moving');
+ROLLBACK TO a;
+SELECT take('moving'), hloom_release('moving', 'k', hl.owner(1));
+SELECT hl.state($$SELECT hloom_configure('moving', provider => 'memory')$$), take('moving');
+COMMIT;
+SELECT take('moving'), hloom_release('moving', 'k', hl.owner(1));
+BEGIN;
+SELECT hloom_unconfigure('moving'), take('moving');
+ROLLBACK;
+SELECT take('moving'), hloom_release('moving', 'k', hl.owner(1)),
+	hloom_release('elsewhere', 'k', hl.owner(1));
+SELECT hloom_unconfigure('moving');
+
 -- The trigger is for one table.
 CREATE TABLE other (a int);
 CREATE TRIGGER other BEFORE INSERT ON other FOR EACH ROW
