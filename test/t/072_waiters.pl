@@ -323,7 +323,7 @@ is($granted, $seen, 'and granted afterwards');
 # ---- A provider that does not answer is asked no more, and nothing is raised.
 SKIP:
 {
-	skip 'no test module', 8 if !need_test_module($node);
+	skip 'no test module', 10 if !need_test_module($node);
 	# Its leases are known to the process that took them only.
 	my $load = q{LOAD 'hloom_test'};
 	look(qq{$load; SELECT hloom_configure('tested', provider => 'test')});
@@ -346,6 +346,14 @@ SKIP:
 		ask($watcher, "SELECT hloom_test_fail('$failure')");
 		is(ask($watcher, $holders), '3|0|0|0', "$failure: asked once");
 	}
+	# It lets interrupts in, so one second ends the first call.
+	ask($watcher, q{SELECT hloom_test_delay('1 hour', 'holder')});
+	my $began = ask($watcher, 'SELECT clock_timestamp()');
+	is(ask($watcher, $holders), '3|0|0|0', 'hangs: asked once');
+	is( ask($watcher,
+			"SELECT clock_timestamp() - '$began' BETWEEN interval '1 s' AND interval '50 s'"),
+		't', 'hangs: for a second');
+	ask($watcher, q{SELECT hloom_test_delay('0')});
 	is(ask($watcher, $holders), '3|3|0|0', 'asked again by the next statement');
 	$watcher->quit;
 	cancel(map { $_->[1] } @runs);
