@@ -139,8 +139,8 @@ part_on() {
 	done
 }
 
-# What brings its own owner token needs no more than the fence, as what takes an advisory lock
-# needs no more than a boolean.
+# Who brings an owner token needs no more than the fence, as who takes an advisory lock needs no
+# more than a boolean.  And a command under a lease is one call, under an advisory lock it is three.
 part_memory() {
 	local r n
 	for ((r = 1; r <= rounds; r++)); do
@@ -148,6 +148,8 @@ part_memory() {
 		for n in 1 2 8 32; do
 			measure "B$n" small advisory.sql "$n" on
 			measure "M$n" small memory.sql "$n" on
+			measure "N$n" small advisory_execute.sql "$n" on
+			measure "X$n" small memory_execute.sql "$n" on
 		done
 	done
 	[[ $(sql -d small -c "SELECT count(*) FROM hloom_locks WHERE namespace = 'memory'") -eq 0 ]] ||
@@ -156,7 +158,11 @@ part_memory() {
 		heading "provider memory, synchronous_commit = on, $n clients"
 		row "B$n" "B  pg_try_advisory_lock + pg_advisory_unlock"
 		row "M$n" "M  hloom_try_acquire + hloom_release"
+		row "N$n" "N  the same as B, with SELECT 1 in between"
+		row "X$n" "X  hloom_execute_with_lock of SELECT 1"
 		verdict "M / B" "$(ratio "M$n" "B$n")" ">=" 1
+		verdict "X / B" "$(ratio "X$n" "B$n")" ">=" 1
+		verdict "X / N" "$(ratio "X$n" "N$n")" ">=" 1
 	done
 }
 
