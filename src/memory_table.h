@@ -68,6 +68,16 @@ extern void hloom_memory_remove(HloomMemoryEntry *entry);
 extern int64 hloom_memory_used(void);
 
 /*
+ * Whether the library was preloaded; without, there are no leases and no function here may be
+ * called.
+ */
+static inline bool
+hloom_memory_is_there(void)
+{
+	return hloom_memory_locks != NULL;
+}
+
+/*
  * Returns the lock of the partition that a hash, or its low half, belongs to.
  */
 static inline LWLock *

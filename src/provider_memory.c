@@ -182,6 +182,8 @@ memory_count(const char *ns, uint16 ns_len)
 {
 	Oid			table = hloom_table_oid();
 
+	if (!hloom_memory_is_there())
+		return 0;
 	if (OidIsValid(table))
 		LockRelationOid(table, ExclusiveLock);
 	return hloom_memory_count(ns, ns_len);
@@ -193,6 +195,8 @@ memory_count(const char *ns, uint16 ns_len)
 static bool
 memory_list(HloomVisit visit, void *arg)
 {
+	if (!hloom_memory_is_there())
+		return true;
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
 		Size		used;
