@@ -29,7 +29,7 @@ is( $node->safe_psql('postgres',
 
 my $client = session($node, 'client');
 my $other = session($node, 'other', 'other');
-is(ask($client, 'SELECT worker FROM hloom_health()'), $idle, 'no lease, no worker');
+is(ask($client, $WORKER_STATE), $idle, 'no lease, no worker');
 ask($client, q{SELECT hloom_is_held('life', 'k', gen_random_uuid())});
 
 # A stopped postmaster starts nobody; sessions that are there go on.
@@ -38,7 +38,7 @@ my $postmaster = slurp_file($node->data_dir . '/postmaster.pid');
 signal_process('STOP', $postmaster);
 ask($other, take('life', 'k', "'10 min'"));
 wait_until('the launcher has asked for a worker',
-	sub { ask($other, 'SELECT worker FROM hloom_health()') eq 'starting' });
+	sub { ask($other, $WORKER_STATE) eq 'starting' });
 pass('a worker that was asked for and has not come: starting');
 signal_process('CONT', $postmaster);
 my $pid = wait_for_worker($node, 'other');
@@ -121,7 +121,7 @@ CREATE FUNCTION looks(seconds int, OUT turns bool, OUT wal bool, OUT commits boo
 LANGUAGE plpgsql AS $$
 DECLARE
 	database oid := (SELECT oid FROM pg_database WHERE datname = current_database());
-	health text := (SELECT worker FROM hloom_health());
+	health text := (SELECT worker FROM hloom_health() WHERE provider = 'table');
 	lsn pg_lsn := pg_current_wal_insert_lsn();
 	committed bigint := pg_stat_get_db_xact_commit(database);
 BEGIN
@@ -131,7 +131,7 @@ BEGIN
 		xacts := xacts + (SELECT count(xact_start) FROM pg_stat_activity
 			WHERE backend_type LIKE 'hloom%');
 	END LOOP;
-	turns := (SELECT worker FROM hloom_health()) IS DISTINCT FROM health;
+	turns := (SELECT worker FROM hloom_health() WHERE provider = 'table') IS DISTINCT FROM health;
 	wal := pg_current_wal_insert_lsn() <> lsn;
 	commits := pg_stat_get_db_xact_commit(database) <> committed;
 END $$

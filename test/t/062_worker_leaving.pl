@@ -22,11 +22,10 @@ $node->safe_psql('model', 'CREATE EXTENSION hloom_lock');
 my @databases = map { "db$_" } 1 .. $databases;
 ask($looker, "CREATE DATABASE $_ TEMPLATE model") for @databases;
 
-my $health = 'SELECT worker FROM hloom_health()';
 
 # A client that leaves when its lease was renewed: what it finds, and who has renewed.
 my $client = <<"EOS";
-$health;
+$WORKER_STATE;
 SELECT count(*) FROM hloom_try_acquire('leaving', 'k', '3 s', scope => 'session',
 	auto_extend => true);
 SELECT count(*) FROM hloom_try_acquire('ended', 'k' || pg_backend_pid(), '2 s');
@@ -40,12 +39,13 @@ BEGIN
 		now := (SELECT expires_at FROM hloom_leases WHERE namespace = 'leaving');
 		EXIT WHEN now > first;
 		IF now IS NULL OR clock_timestamp() > first THEN
-			RAISE 'the lease was not renewed: %', (SELECT worker FROM hloom_health());
+			RAISE 'the lease was not renewed: %',
+				(SELECT worker FROM hloom_health() WHERE provider = 'table');
 		END IF;
 		PERFORM pg_sleep(0.02);
 	END LOOP;
 END \$\$;
-$health;
+$WORKER_STATE;
 EOS
 
 sub start_client

@@ -197,7 +197,7 @@ $node->safe_psql('other', 'CREATE EXTENSION hloom_lock');
 $holder->quit;
 $node->restart;
 my $other = session($node, 'other', 'other');
-my $its_worker = q{SELECT worker ~ '^running' FROM hloom_health()};
+my $its_worker = q{SELECT worker ~ '^running' FROM hloom_health() WHERE provider = 'table'};
 ask($other, take('other', 'k'));
 wait_until('the other database has a worker', sub { ask($other, $its_worker) eq 't' });
 $holder = session($node, 'holder');
@@ -216,7 +216,7 @@ cmp_ok(time - $began, '<', 30, 'no worker: hloom_reap waits for none');
 is(counted($node, 'more'), $MORE, 'all are counted');
 locks('no worker');
 wait_until('it is seen that there is no worker',
-	sub { ask($holder, 'SELECT worker FROM hloom_health()') =~ /^missing: no background worker/ });
+	sub { ask($holder, $WORKER_STATE) =~ /^missing: no background worker/ });
 is(scalar(logged($log)), 0, 'nothing is reported');
 is(ask($other, $its_worker), 't', 'the other database still has its worker');
 $other->quit;

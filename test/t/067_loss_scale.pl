@@ -19,7 +19,7 @@ my $holder = session($node, 'holder');
 sub worker
 {
 	my ($pid, $turns) =
-	  ask($holder, 'SELECT worker FROM hloom_health()') =~ /^running: process (\d+), (\d+) turns/;
+	  ask($holder, $WORKER_STATE) =~ /^running: process (\d+), (\d+) turns/;
 	return ($pid, $turns);
 }
 

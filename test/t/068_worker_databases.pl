@@ -405,7 +405,7 @@ for my $session ($holder, $observer)
 	is_renewed($session, $key, 'CREATE EXTENSION, an old session');
 }
 is(workers_in('bare'), '1', 'CREATE EXTENSION: a worker comes back');
-like(ask($holder, 'SELECT worker FROM hloom_health()'), qr/^running/, 'CREATE EXTENSION: health');
+like(ask($holder, $WORKER_STATE), qr/^running/, 'CREATE EXTENSION: health');
 for my $session ($holder, $observer, $never)
 {
 	# Or the time since its last query counts.

@@ -239,7 +239,8 @@ keeps($holder, 'renewed', '2 s');
 becomes_later($primary, 'renewed', end_of($primary, 'renewed'), 'on the primary');
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
 
-my $HEALTH = 'SELECT healthy, detail ~ \'standby\', worker FROM hloom_health()';
+my $HEALTH = q{SELECT healthy, detail ~ 'standby', worker FROM hloom_health()
+	WHERE provider = 'table'};
 my $from_before = session($standby, 'before');
 is(ask($from_before, $HEALTH), 'f|t|', 'standby: what health says');
 is($standby->safe_psql('postgres', 'SELECT string_agg(key, \',\' ORDER BY key) FROM hloom_leases'
@@ -267,7 +268,7 @@ my $fence = keeps($from_before, 'new', '1 s', "on_lost => 'cancel'");
 becomes_later($standby, 'new', end_of($standby, 'new'), 'promoted') for 1 .. 3;
 is(ask($from_before, 'SELECT fence FROM hloom_leases WHERE key = \'new\''),
 	$fence, 'promoted: a lease is kept');
-like(ask($from_before, 'SELECT worker FROM hloom_health()'), qr/^running/, 'promoted: health');
+like(ask($from_before, $WORKER_STATE), qr/^running/, 'promoted: health');
 $from_before->quit;
 
 stops_fast($standby, 'promoted');

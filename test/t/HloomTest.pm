@@ -29,7 +29,11 @@ our @EXPORT = qw(
   session ask ask_error
   need_test_module error_lines
   launcher_pid worker_pid wait_for_worker worker_health signal_process
+  $WORKER_STATE
 );
+
+# Asks what the background worker of the database does: all providers tell the same.
+our $WORKER_STATE = q{SELECT worker FROM hloom_health() WHERE provider = 'table'};
 
 # The PostgreSQL user's own settings must not decide what a test sees.
 $ENV{PGOPTIONS} = '';
@@ -248,7 +252,7 @@ sub worker_pid
 sub worker_health
 {
 	my ($node, $database) = @_;
-	return $node->safe_psql($database || 'postgres', 'SELECT worker FROM hloom_health()');
+	return $node->safe_psql($database || 'postgres', $WORKER_STATE);
 }
 
 # wait_for_worker($node [, $database [, $not]]): the process that works for the database, once it
