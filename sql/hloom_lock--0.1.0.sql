@@ -633,10 +633,11 @@ CREATE FUNCTION hloom_metrics(
 	OUT namespace pg_catalog.text,
 	OUT name pg_catalog.text,
 	OUT outcome pg_catalog.text,
+	OUT le pg_catalog.float8,
 	OUT value pg_catalog.float8
 ) RETURNS SETOF pg_catalog.record
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-ROWS 100
+ROWS 500
 AS 'MODULE_PATHNAME', 'hloom_sql_metrics';
 
 COMMENT ON FUNCTION hloom_metrics() IS
@@ -646,13 +647,33 @@ REVOKE EXECUTE ON FUNCTION hloom_metrics() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION hloom_metrics() TO pg_monitor;
 
 CREATE VIEW hloom_metrics AS
-	SELECT namespace, name, outcome, value FROM hloom_metrics();
+	SELECT namespace, name, outcome, le, value FROM hloom_metrics();
 
 COMMENT ON VIEW hloom_metrics IS
-'counters of this database since shared memory was made, one row for each series of a metric';
+'what is counted in this database since shared memory was made or hloom_metrics_reset() was called, and what is so now: one row for each series of a metric';
 COMMENT ON COLUMN hloom_metrics.namespace IS 'namespace counted; (other) for those that found no place, of all databases; NULL where the metric has none';
 COMMENT ON COLUMN hloom_metrics.name IS 'name of the metric, ending in its unit';
 COMMENT ON COLUMN hloom_metrics.outcome IS 'how it ended; NULL where the metric has no outcome';
-COMMENT ON COLUMN hloom_metrics.value IS 'a count, or seconds; grows until the server restarts';
+COMMENT ON COLUMN hloom_metrics.le IS 'upper bound of a bucket of a histogram, inclusive, in seconds; value counts all up to it; NULL for what is no bucket';
+COMMENT ON COLUMN hloom_metrics.value IS 'a count, or seconds; grows until the server restarts, but for hostloom_lock_active and hostloom_lock_enabled';
 
 GRANT SELECT ON hloom_metrics TO pg_monitor;
+
+CREATE FUNCTION hloom_openmetrics() RETURNS pg_catalog.text
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_openmetrics';
+
+COMMENT ON FUNCTION hloom_openmetrics() IS
+'returns what hloom_metrics shows as OpenMetrics text, in seconds and with the database as label datname. Errors: 55000';
+
+REVOKE EXECUTE ON FUNCTION hloom_openmetrics() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION hloom_openmetrics() TO pg_monitor;
+
+CREATE FUNCTION hloom_metrics_reset() RETURNS pg_catalog.void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'hloom_sql_metrics_reset';
+
+COMMENT ON FUNCTION hloom_metrics_reset() IS
+'sets the counters of this database to 0; those of (other), which all databases share, stay. Errors: 55000';
+
+REVOKE EXECUTE ON FUNCTION hloom_metrics_reset() FROM PUBLIC;

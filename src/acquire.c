@@ -218,12 +218,11 @@ course_of(const HloomAcquisition *acquisition, const char *cause)
 }
 
 static void
-count(const HloomAcquisition *acquisition, HloomStat outcome, HloomStat time)
+count(const HloomAcquisition *acquisition, HloomTiming outcome)
 {
 	const HloomKey *name = &acquisition->call.name;
 
-	hloom_stats_add(name->ns, name->ns_len, outcome, 1);
-	hloom_stats_add(name->ns, name->ns_len, time, acquisition->waited);
+	hloom_stats_time(name->ns, name->ns_len, outcome, acquisition->waited);
 }
 
 /*
@@ -235,7 +234,7 @@ fail(const HloomAcquisition *acquisition, HloomReply reply, bool late, const cha
 	HloomCourse course = course_of(acquisition,
 								   late ? "the grant came after the lease had run out" : cause);
 
-	count(acquisition, HLOOM_STAT_UNAVAILABLE, HLOOM_STAT_UNAVAILABLE_TIME);
+	count(acquisition, HLOOM_TIMING_UNAVAILABLE);
 	hloom_error_reply(reply, &course);
 }
 
@@ -295,7 +294,7 @@ join(HloomAcquisition *acquisition)
 
 		hloom_tracked_auto_extend(&id, call->max_hold);
 	}
-	count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
+	count(acquisition, HLOOM_TIMING_ACQUIRED);
 	return true;
 }
 
@@ -360,7 +359,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 			hloom_waiting_granted(&acquiring.wait);
 		if (acquisition->call.cancel)
 			cancel_on_loss(acquisition);
-		count(acquisition, HLOOM_STAT_ACQUIRED, HLOOM_STAT_ACQUIRED_TIME);
+		count(acquisition, HLOOM_TIMING_ACQUIRED);
 		return true;
 	}
 	hloom_handle_abandon();
@@ -369,7 +368,7 @@ hloom_acquire(HloomAcquisition *acquisition)
 	CHECK_FOR_INTERRUPTS();
 	if (reply != HLOOM_NO)
 		fail(acquisition, reply, run.late, acquiring.cause);
-	count(acquisition, HLOOM_STAT_NOT_ACQUIRED, HLOOM_STAT_NOT_ACQUIRED_TIME);
+	count(acquisition, HLOOM_TIMING_NOT_ACQUIRED);
 	if (run.had_enough)
 	{
 		HloomCourse course = course_of(acquisition, NULL);

@@ -49,6 +49,7 @@ typedef struct Held
 	HloomScope	scope;
 	int			place;			/* where it is counted, see stats.h */
 	bool		ending;			/* its subtransaction was rolled back */
+	TimestampTz began;			/* when it was asked for */
 } Held;
 
 typedef struct HeldList
@@ -79,10 +80,14 @@ wake_next(const Held *held)
 static void
 give_back(const Held *held, bool orphan)
 {
-	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1, held->end);
+	bool		late;
+	bool		done = hloom_tracked_give_back(&held->id, orphan ? held->place : -1, held->end,
+											   &late);
 
 	if (done)
 		wake_next(held);
+	if (done && !orphan && !late)
+		hloom_stats_time_at(held->place, HLOOM_TIMING_HELD, GetCurrentTimestamp() - held->began);
 	hloom_loss_unwatch(&held->id);
 	if (orphan && !done)
 		hloom_stats_add_at(held->place, HLOOM_STAT_ORPHAN_FAILED, 1);
@@ -385,6 +390,7 @@ hloom_handle_hold(const HloomTrackedId *id, const HloomCall *call, const HloomGr
 	held->scope = call->scope;
 	held->place = hloom_stats_place(MyDatabaseId, call->name.ns, call->name.ns_len);
 	held->ending = false;
+	held->began = call->requested_at;
 	list->count++;
 }
 

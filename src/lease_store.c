@@ -31,6 +31,7 @@
 #include "lease_time.h"
 #include "lease_walk.h"
 #include "shmem.h"
+#include "stats.h"
 #include "waitlist.h"
 
 /*
@@ -144,6 +145,9 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 	}
 	hloom_bucket_unlock(&bucket);
 	hloom_waitlist_wake(waiter);
+	if (frees && likely(grant == NULL))
+		hloom_stats_time(call->name.ns, call->name.ns_len, HLOOM_TIMING_HELD,
+						 walk.judge.now - walk.head.granted_at);
 	return frees;
 }
 

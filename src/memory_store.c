@@ -21,6 +21,7 @@
 #include "lease_walk.h"
 #include "losses.h"
 #include "memory_store.h"
+#include "stats.h"
 #include "waitlist.h"
 
 /*
@@ -157,6 +158,7 @@ bool
 hloom_memory_release(const HloomCall *call)
 {
 	HloomMemoryLook look;
+	TimestampTz granted_at = 0;
 	int			waiter = -1;
 	bool		frees;
 
@@ -166,11 +168,16 @@ hloom_memory_release(const HloomCall *call)
 	{
 		HloomTrackedId id = hloom_memory_id(look.entry);
 
+		granted_at = look.entry->row->granted_at;
+
 		if (likely(!look.marked) || !hloom_tracked_release_committing(&id))
 			waiter = free_entry(&look);
 	}
 	hloom_memory_unlock(&look);
 	hloom_waitlist_wake(waiter);
+	if (frees)
+		hloom_stats_time(call->name.ns, call->name.ns_len, HLOOM_TIMING_HELD,
+						 look.now - granted_at);
 	return frees;
 }
 

@@ -292,6 +292,39 @@ hloom_options_provider(const char *ns, int ns_len)
 }
 
 /*
+ * Visits the namespaces that have a row.  As above.
+ */
+void
+hloom_options_visit(void (*visit) (const char *ns, void *arg), void *arg)
+{
+	HASH_SEQ_STATUS status;
+	CachedRow  *row;
+
+	if (cached_at != table_changes)
+		load();
+	if (cached_rows == NULL)
+		return;
+	hash_seq_init(&status, cached_rows);
+	while ((row = (CachedRow *) hash_seq_search(&status)) != NULL)
+		visit(row->ns, arg);
+}
+
+/*
+ * Whether leases are taken in the namespace as it is now.  As above.
+ */
+bool
+hloom_options_enabled(const char *ns, int ns_len)
+{
+	CachedRow  *row;
+
+	if (cached_at != table_changes)
+		load();
+	row = find_row(ns, ns_len);
+	return row != NULL && (row->row.in_row & (1 << HLOOM_OPTION_ENABLED)) != 0 ?
+		row->row.enabled : hloom_enabled;
+}
+
+/*
  * Raises 42501 unless the current user may use the namespace, 42704 when its role does not exist
  * (any more).  Tells nothing of leases.  The options are those of the last hloom_options_of().
  */

@@ -48,6 +48,8 @@ extern void hloom_options_of(HloomOptions *options, const char *ns, int ns_len);
 extern void hloom_options_check_role(const HloomOptions *options, const char *ns, int ns_len);
 extern bool hloom_options_are_stale(void);
 extern const char *hloom_options_provider(const char *ns, int ns_len);
+extern void hloom_options_visit(void (*visit) (const char *ns, void *arg), void *arg);
+extern bool hloom_options_enabled(const char *ns, int ns_len);
 extern bool hloom_options_may_use(const char *ns, int ns_len);
 
 #endif							/* HLOOM_OPTIONS_H */

@@ -48,8 +48,9 @@ give_back(const HloomCall *call, const HloomGrant *grant)
 		HloomTrackedId id = hloom_tracked_id((uint32) call->name.hash, grant->fence);
 
 		int			place = hloom_stats_place(MyDatabaseId, call->name.ns, call->name.ns_len);
+		bool		late;
 
-		(void) hloom_tracked_give_back(&id, place, grant->expires_at);
+		(void) hloom_tracked_give_back(&id, place, grant->expires_at, &late);
 		hloom_waitlist_wake_next(call->name.hash);
 		return;
 	}

@@ -6,6 +6,9 @@
  * with the first count and kept until the server's memory is made anew; nothing is ever removed,
  * so a place once found stays what it is, and looking up takes no lock.
  *
+ * Durations are counted in histograms: a bucket and the sum, so one costs what two counters do.
+ * Their bounds are those of HostLoom's instruments.
+ *
  * Locking.  Counters are atomics that stand alone: a reader may see one that is newer than another.
  * A place is filled under the LWLock and published by its hash: all else is written before it, with
  * a write barrier between, and read after it, with a read barrier.  Filling can neither raise nor
@@ -33,6 +36,27 @@
 
 #define LOCK_ATTEMPTS 1000
 
+/* Upper bounds of the buckets, inclusive, in microseconds. */
+static const int64 acquire_bounds[] = {
+	100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000,
+	1000000, 2500000, 5000000, 10000000, 30000000
+};
+static const int64 hold_bounds[] = {
+	1000, 5000, 10000, 50000, 100000, 500000, 1000000, 5000000, 10000000, 30000000,
+	60000000, 300000000, 900000000, INT64CONST(1800000000), INT64CONST(3600000000),
+	INT64CONST(7200000000), INT64CONST(21600000000), INT64CONST(86400000000)
+};
+
+StaticAssertDecl(lengthof(acquire_bounds) <= HLOOM_STATS_BOUNDS, "they fit");
+StaticAssertDecl(lengthof(hold_bounds) <= HLOOM_STATS_BOUNDS, "they fit");
+
+/* Changed and read without a lock. */
+typedef struct HloomStatsTiming
+{
+	pg_atomic_uint64 sum;
+	pg_atomic_uint64 buckets[HLOOM_STATS_BUCKETS];
+} HloomStatsTiming;
+
 typedef struct HloomStatsPlace
 {
 	pg_atomic_uint64 hash;		/* 0: free.  Written last, under the lock; read without. */
@@ -42,7 +66,9 @@ typedef struct HloomStatsPlace
 	uint8		ns_len;
 	char		ns[HLOOM_MAX_NAMESPACE];
 
+	pg_atomic_uint64 since;		/* when it was reset last, or 0; without a lock */
 	pg_atomic_uint64 counts[HLOOM_STATS];	/* changed and read without a lock */
+	HloomStatsTiming timings[HLOOM_TIMINGS];
 } HloomStatsPlace;
 
 typedef struct HloomStatsTable
@@ -73,8 +99,15 @@ static void
 init_place(HloomStatsPlace *place)
 {
 	pg_atomic_init_u64(&place->hash, 0);
+	pg_atomic_init_u64(&place->since, 0);
 	for (int i = 0; i < HLOOM_STATS; i++)
 		pg_atomic_init_u64(&place->counts[i], 0);
+	for (int i = 0; i < HLOOM_TIMINGS; i++)
+	{
+		pg_atomic_init_u64(&place->timings[i].sum, 0);
+		for (int j = 0; j < HLOOM_STATS_BUCKETS; j++)
+			pg_atomic_init_u64(&place->timings[i].buckets[j], 0);
+	}
 }
 
 /*
@@ -187,17 +220,32 @@ hloom_stats_place(Oid database, const char *ns, int ns_len)
 	return place == &table->overflow ? PLACES : (int) (place - table->places);
 }
 
+static HloomStatsPlace *
+place_at(int place)
+{
+	Assert(place >= 0 && place <= PLACES);
+	return place == PLACES ? &table->overflow : &table->places[place];
+}
+
 /*
  * Adds to a counter of a place, from any database.  amount is not negative.  Raises nothing.
  */
 void
 hloom_stats_add_at(int place, HloomStat stat, int64 amount)
 {
-	HloomStatsPlace *at;
+	Assert(amount >= 0);
+	pg_atomic_fetch_add_u64(&place_at(place)->counts[stat], amount);
+}
 
-	Assert(amount >= 0 && place >= 0 && place <= PLACES);
-	at = place == PLACES ? &table->overflow : &table->places[place];
-	pg_atomic_fetch_add_u64(&at->counts[stat], amount);
+static inline HloomStatsPlace *
+place_of(const char *ns, int ns_len)
+{
+	HloomStatsPlace *place = last_place;
+
+	Assert(ns_len > 0 && ns_len <= HLOOM_MAX_NAMESPACE);
+	if (place == NULL || !is_place_of(place, MyDatabaseId, ns, ns_len))
+		place = look_up(MyDatabaseId, ns, ns_len);
+	return place;
 }
 
 /*
@@ -207,12 +255,54 @@ hloom_stats_add_at(int place, HloomStat stat, int64 amount)
 void
 hloom_stats_add(const char *ns, int ns_len, HloomStat stat, int64 amount)
 {
-	HloomStatsPlace *place = last_place;
+	Assert(amount >= 0);
+	pg_atomic_fetch_add_u64(&place_of(ns, ns_len)->counts[stat], amount);
+}
 
-	Assert(amount >= 0 && ns_len > 0 && ns_len <= HLOOM_MAX_NAMESPACE);
-	if (place == NULL || !is_place_of(place, MyDatabaseId, ns, ns_len))
-		place = look_up(MyDatabaseId, ns, ns_len);
-	pg_atomic_fetch_add_u64(&place->counts[stat], amount);
+/*
+ * Returns the upper bounds of a histogram's buckets but for the last one, in microseconds.
+ */
+const int64 *
+hloom_stats_bounds(HloomTiming timing, int *count)
+{
+	*count = timing == HLOOM_TIMING_HELD ? lengthof(hold_bounds) : lengthof(acquire_bounds);
+	return timing == HLOOM_TIMING_HELD ? hold_bounds : acquire_bounds;
+}
+
+/*
+ * Most of what is counted here is short, so the search begins with the shortest.
+ */
+static void
+add_time(HloomStatsPlace *place, HloomTiming timing, int64 usec)
+{
+	int			count;
+	const int64 *bounds = hloom_stats_bounds(timing, &count);
+	int			bucket = 0;
+
+	/* The clock may have been set back. */
+	usec = Max(usec, 0);
+	while (bucket < count && usec > bounds[bucket])
+		bucket++;
+	pg_atomic_fetch_add_u64(&place->timings[timing].buckets[bucket], 1);
+	pg_atomic_fetch_add_u64(&place->timings[timing].sum, usec);
+}
+
+/*
+ * Counts a duration in microseconds.  As hloom_stats_add().
+ */
+void
+hloom_stats_time(const char *ns, int ns_len, HloomTiming timing, int64 usec)
+{
+	add_time(place_of(ns, ns_len), timing, usec);
+}
+
+/*
+ * The same, as hloom_stats_add_at().
+ */
+void
+hloom_stats_time_at(int place, HloomTiming timing, int64 usec)
+{
+	add_time(place_at(place), timing, usec);
 }
 
 static void
@@ -220,6 +310,27 @@ copy_counts(HloomStatsCopy *copy, HloomStatsPlace *place)
 {
 	for (int i = 0; i < HLOOM_STATS; i++)
 		copy->counts[i] = pg_atomic_read_u64(&place->counts[i]);
+	for (int i = 0; i < HLOOM_TIMINGS; i++)
+	{
+		HloomStatsTiming *timing = &place->timings[i];
+
+		copy->timings[i].sum = pg_atomic_read_u64(&timing->sum);
+		for (int j = 0; j < HLOOM_STATS_BUCKETS; j++)
+			copy->timings[i].buckets[j] = pg_atomic_read_u64(&timing->buckets[j]);
+	}
+}
+
+static bool
+is_any(const HloomStatsCopy *copy)
+{
+	for (int i = 0; i < HLOOM_STATS; i++)
+		if (copy->counts[i] != 0)
+			return true;
+	for (int i = 0; i < HLOOM_TIMINGS; i++)
+		for (int j = 0; j < HLOOM_STATS_BUCKETS; j++)
+			if (copy->timings[i].buckets[j] != 0)
+				return true;
+	return false;
 }
 
 /*
@@ -248,17 +359,62 @@ hloom_stats_next(int *at, HloomStatsCopy *copy)
 	(*at)++;
 	copy->ns[0] = '\0';
 	copy_counts(copy, &table->overflow);
+	return is_any(copy);
+}
+
+static void
+reset_place(HloomStatsPlace *place, TimestampTz now)
+{
 	for (int i = 0; i < HLOOM_STATS; i++)
-		if (copy->counts[i] != 0)
-			return true;
-	return false;
+		(void) pg_atomic_exchange_u64(&place->counts[i], 0);
+	for (int i = 0; i < HLOOM_TIMINGS; i++)
+	{
+		(void) pg_atomic_exchange_u64(&place->timings[i].sum, 0);
+		for (int j = 0; j < HLOOM_STATS_BUCKETS; j++)
+			(void) pg_atomic_exchange_u64(&place->timings[i].buckets[j], 0);
+	}
+	pg_atomic_write_u64(&place->since, (uint64) now);
 }
 
 /*
- * Returns when counting began: when shared memory was made.
+ * Sets the counters of this database's namespaces to 0, one after the other: a count that comes
+ * meanwhile is in or out.  The overflow, which is all databases', stays.
+ */
+void
+hloom_stats_reset(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		HloomStatsPlace *place = &table->places[i];
+
+		if (pg_atomic_read_u64(&place->hash) == 0)
+			continue;
+		pg_read_barrier();
+		if (place->database == MyDatabaseId)
+			reset_place(place, now);
+	}
+}
+
+/*
+ * Returns since when this database's counters count: when they were reset last, or when shared
+ * memory was made.
  */
 TimestampTz
 hloom_stats_since(void)
 {
-	return table->since;
+	TimestampTz since = table->since;
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		HloomStatsPlace *place = &table->places[i];
+
+		if (pg_atomic_read_u64(&place->hash) == 0)
+			continue;
+		pg_read_barrier();
+		if (place->database == MyDatabaseId)
+			since = Max(since, (TimestampTz) pg_atomic_read_u64(&place->since));
+	}
+	return since;
 }

@@ -250,15 +250,16 @@ hloom_tracked_expire(const HloomTrackedId *id)
 /*
  * Gives back a lease: of this backend, or with orphan_of (a place of stats.h, not negative) one
  * that nobody knows of, that has this end and that may have no entry yet.  Returns false when there
- * is no entry or no room for one, or the row is gone.  Does not raise, allocates nothing, touches
- * no page.
+ * is no entry or no room for one, or the row is gone.  *late: it had ended before, and is lost.
+ * Does not raise, allocates nothing, touches no page.
  */
 bool
-hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end)
+hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end, bool *late)
 {
 	HloomTracked *entry;
 	bool		done = false;
 
+	*late = false;
 	LWLockAcquire(hloom_tracked_lock_of(id), LW_EXCLUSIVE);
 	entry = hloom_tracked_search(id, HASH_FIND);
 	if (entry == NULL && orphan_of >= 0)
@@ -277,8 +278,9 @@ hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end
 		hloom_tracked_change_hands(entry, 0);
 		entry->orphan_of = done ? orphan_of : -1;
 		entry->given_back = done;
-		if (orphan_of < 0 && entry->committing == 0 &&
-			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp())
+		*late = orphan_of < 0 && entry->committing == 0 &&
+			(TimestampTz) pg_atomic_read_u64(&entry->watched.end) <= GetCurrentTimestamp();
+		if (*late)
 			pg_atomic_write_u64(&entry->watched.end, 0);
 		hloom_tracked_settle(entry, was_marked);
 	}

@@ -81,7 +81,8 @@ extern bool hloom_tracked_extend(const HloomTrackedId *id, const HloomTerms *ter
 extern TimestampTz hloom_tracked_end(const HloomTrackedId *id);
 extern bool hloom_tracked_drop(const HloomTrackedId *id, bool present);
 extern void hloom_tracked_expire(const HloomTrackedId *id);
-extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end);
+extern bool hloom_tracked_give_back(const HloomTrackedId *id, int orphan_of, TimestampTz end,
+									bool *late);
 extern bool hloom_tracked_is_given_back(const HloomTrackedId *id);
 extern bool hloom_tracked_counts(const HloomTrackedId *id, bool unexpired);
 extern bool hloom_tracked_is_lost(const HloomTrackedId *id, bool expired);

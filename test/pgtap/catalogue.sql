@@ -95,10 +95,10 @@ SELECT set_eq($$SELECT proname::text FROM func WHERE NOT EXISTS (SELECT
 		FROM aclexplode(COALESCE(proacl, acldefault('f', proowner))) WHERE grantee = 0)$$,
 	ARRAY['hloom_configure', 'hloom_unconfigure', 'hloom_force_release', 'hloom_namespaces_changed',
 		'hloom_health',
-		'hloom_metrics', 'hloom_reap'],
+		'hloom_metrics', 'hloom_metrics_reset', 'hloom_openmetrics', 'hloom_reap'],
 	'everybody may call each but those that administer or watch the server');
 SELECT set_eq($$SELECT proname::text FROM func, aclexplode(proacl)
-	WHERE grantee = 'pg_monitor'::regrole$$, ARRAY['hloom_health', 'hloom_metrics'],
+	WHERE grantee = 'pg_monitor'::regrole$$, ARRAY['hloom_health', 'hloom_metrics', 'hloom_openmetrics'],
 	'which pg_monitor may');
 SELECT is_empty($$SELECT signature FROM func WHERE prorettype = 'hloom_handle'::regtype
 	AND (NOT proretset OR prorows <> 1)$$,

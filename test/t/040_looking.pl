@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # Numbers of the counters, as in stats.h
-my ($ACQUIRED, $ACQUIRED_TIME, $LOST, $FAILED) = (0, 3, 6, 9);
+my ($ACQUIRED, $LOST, $FAILED) = (0, 0, 3);
 
 my $node = make_node(
 	'main',
@@ -40,16 +40,21 @@ is( $node->safe_psql(
 
 # Each series, by its counter
 $node->safe_psql('postgres',
-	"SELECT hloom_test_count('each', i, (i + 1) * 1000000) FROM generate_series(0, 13) AS i");
+	"SELECT hloom_test_count('each', i, (i + 7) * 1000000) FROM generate_series(0, 7) AS i;"
+	  . "SELECT hloom_test_time('each', i, (i + 1) * 1000000)"
+	  . ' FROM generate_series(0, 3) AS i, generate_series(0, i)');
 is( $node->safe_psql(
-		'postgres', "SELECT name, outcome, value FROM hloom_metrics WHERE namespace = 'each'"),
+		'postgres', "SELECT name, outcome, value FROM hloom_metrics WHERE namespace = 'each'"
+		  . ' AND le IS NULL'),
 	join("\n",
-		'hostloom_lock_acquire_duration_seconds_count|acquired|1000000',
-		'hostloom_lock_acquire_duration_seconds_count|not_acquired|2000000',
-		'hostloom_lock_acquire_duration_seconds_count|unavailable|3000000',
-		'hostloom_lock_acquire_duration_seconds_sum|acquired|4',
-		'hostloom_lock_acquire_duration_seconds_sum|not_acquired|5',
-		'hostloom_lock_acquire_duration_seconds_sum|unavailable|6',
+		'hostloom_lock_acquire_duration_seconds_count|acquired|1',
+		'hostloom_lock_acquire_duration_seconds_sum|acquired|1',
+		'hostloom_lock_acquire_duration_seconds_count|not_acquired|2',
+		'hostloom_lock_acquire_duration_seconds_sum|not_acquired|4',
+		'hostloom_lock_acquire_duration_seconds_count|unavailable|3',
+		'hostloom_lock_acquire_duration_seconds_sum|unavailable|9',
+		'hostloom_lock_hold_duration_seconds_count||4',
+		'hostloom_lock_hold_duration_seconds_sum||16',
 		'hostloom_lock_lost||7000000',
 		'hostloom_lock_orphan_releases|released|8000000',
 		'hostloom_lock_orphan_releases|absent|9000000',
@@ -57,7 +62,9 @@ is( $node->safe_psql(
 		'hostloom_lock_waits||11000000',
 		'hostloom_lock_wakeups||12000000',
 		'hostloom_lock_missed_turns||13000000',
-		'hostloom_lock_deadlocks||14000000'),
+		'hostloom_lock_deadlocks||14000000',
+		'hostloom_lock_active||0',
+		'hostloom_lock_enabled||1'),
 	'each counter is one series');
 
 # A count is not undone, and the longest namespace is not cut.
@@ -78,8 +85,7 @@ is(value('each', 'lost'), 7000000, 'nothing was added to this one');
 my $script = $node->basedir . '/count.sql';
 append_to_file($script, <<"SQL");
 \\set n random(1, 150)
-SELECT hloom_test_count('race-' || :n, $ACQUIRED, 1),
-	hloom_test_count('race-' || :n, $ACQUIRED_TIME, :n);
+SELECT hloom_test_time('race-' || :n, $ACQUIRED, :n);
 SQL
 my ($clients, $transactions) = (8, rounds(500));
 $node->command_ok(
@@ -155,13 +161,15 @@ $node->wait_for_catchup($standby, 'replay', $node->lsn('flush'));
 is($node->safe_psql('postgres', $locks), 'k|f|n', 'the primary knows the process');
 is($standby->safe_psql('postgres', $locks), 'k|t|n', 'standby: no process');
 is( $standby->safe_psql('postgres', $health),
-	join("\n", map { "$_|f|the server is a standby, locks are taken on the primary|" } 'table', 'memory'),
+	"table|f|the server is a standby, locks are taken on the primary|\n"
+	  . 'memory|f|the server is a standby, locks are taken on the primary|',
 	'standby: no locks here');
 is( $standby->safe_psql('postgres', $hash),
 	'4206b0e68f2edc74108d084419373455',
 	'standby: a key from a sensitive value');
-is($standby->safe_psql('postgres', 'SELECT count(*) FROM hloom_metrics'),
-	1, 'standby: counters of its own');
+is( $standby->safe_psql('postgres', 'SELECT name, value FROM hloom_metrics OFFSET 1'),
+	"hostloom_lock_active|1\nhostloom_lock_enabled|1",
+	'standby: counters of its own, and the leases there are');
 is($standby->safe_psql('postgres', $waits), '0|{}', 'standby: nobody waits');
 $standby->stop;
 $holder->quit;
@@ -173,7 +181,8 @@ is((sql_error($node, 'SELECT * FROM hloom_metrics'))[0],
 is($node->safe_psql('postgres', $locks), 'k|t|n', 'not preloaded: the leases are seen');
 is($node->safe_psql('postgres', $waits), '0|{}', 'not preloaded: nobody waits');
 is( $node->safe_psql('postgres', $health),
-	join("\n", map { "$_|f|hloom_lock is not in shared_preload_libraries|" } 'table', 'memory'),
+	"table|f|hloom_lock is not in shared_preload_libraries|\n"
+	  . 'memory|f|hloom_lock is not in shared_preload_libraries|',
 	'not preloaded: no locks here');
 is( $node->safe_psql('postgres', $hash),
 	'4206b0e68f2edc74108d084419373455',

@@ -59,3 +59,9 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_cou
 
 COMMENT ON FUNCTION hloom_test_count(text, integer, bigint) IS
 'adds to a counter of a namespace, as the lock would';
+
+CREATE FUNCTION hloom_test_time(namespace text, timing integer, usec bigint) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hloom_test_time';
+
+COMMENT ON FUNCTION hloom_test_time(text, integer, bigint) IS
+'counts a duration of a namespace, as the lock would';

@@ -104,6 +104,18 @@ hloom_test_count(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+PG_FUNCTION_INFO_V1(hloom_test_time);
+Datum
+hloom_test_time(PG_FUNCTION_ARGS)
+{
+	char	   *ns = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	void		(*add) (const char *name, int len, int timing, int64 usec);
+
+	add = load_external_function("hloom_lock", "hloom_stats_time", true, NULL);
+	add(ns, strlen(ns), PG_GETARG_INT32(1), PG_GETARG_INT64(2));
+	PG_RETURN_VOID();
+}
+
 void
 _PG_init(void)
 {
