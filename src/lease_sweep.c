@@ -71,6 +71,7 @@ sweep_memory(HloomTrackedId *ids, int count)
 	{
 		HloomTrackedId id = ids[i];
 
+		CHECK_FOR_INTERRUPTS();
 		if (hloom_tracked_is_in_memory(&id))
 			drop_entry(&id, hloom_memory_grant_remove(&id));
 		else

@@ -211,7 +211,7 @@ hloom_memory_reap_begin(HloomMemoryReap *reap)
 }
 
 /*
- * Makes room, in all databases.  Returns how many entries are free again.
+ * Makes room, in all databases.  Returns how many entries are free again.  Lets interrupts in.
  */
 int64
 hloom_memory_reclaim(void)
@@ -221,7 +221,10 @@ hloom_memory_reclaim(void)
 
 	hloom_memory_reap_begin(&reap);
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		removed += reap_partition(i, true, &reap);
+	}
 	return removed;
 }
 
@@ -281,6 +284,7 @@ hloom_memory_count(const char *ns, uint16 ns_len)
 	{
 		dlist_iter	iter;
 
+		CHECK_FOR_INTERRUPTS();
 		LWLockAcquire(hloom_memory_lock_of(i), LW_SHARED);
 		dlist_foreach(iter, &hloom_memory_partition(i)->entries)
 		{

@@ -5,7 +5,8 @@
  * Counters and histograms are those of stats.c.  Every series of a namespace is there from its
  * first count on, at 0 where nothing happened, so that rates can be computed from the start.  How
  * many leases are held is asked of the providers themselves: no counter could tell it after a
- * restart.  A provider that does not answer is left out, for then it matters that the rest is seen.
+ * restart.  When one does not answer soon that number is left out, for then it matters that the
+ * rest is seen.
  *
  * Knows the provider contract and no store.
  */
@@ -30,6 +31,9 @@
 
 /* Microseconds become seconds. */
 #define USEC 1e6
+
+/* A provider has so long to tell of its leases, in microseconds. */
+#define LIST_TIME (3 * USECS_PER_SEC)
 
 enum
 {
@@ -140,14 +144,11 @@ list_active(void *arg)
 	hloom_calls_list(writing->provider, count_active, writing);
 }
 
-/*
- * Asks every provider for its leases, the table only if nobody is in the way.
- */
 static void
 ask_providers(Writing *writing)
 {
-	char		told[64];
 	ErrorData  *error;
+	bool		expired;
 
 	writing->complete = true;
 	for (const HloomProvider *at = hloom_provider_next(NULL); at; at = hloom_provider_next(at))
@@ -155,14 +156,9 @@ ask_providers(Writing *writing)
 		if (at->list == NULL)
 			continue;
 		writing->provider = at;
-		if (at->check != NULL && hloom_provider_is_own(at) &&
-			!hloom_calls_check(at, told, sizeof(told)))
-		{
-			writing->complete = false;
-			continue;
-		}
-		error = hloom_contain(list_active, writing);
-		if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		error = hloom_contain_until(list_active, writing, GetCurrentTimestamp() + LIST_TIME,
+									&expired);
+		if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && !expired)
 			ReThrowError(error);
 		writing->complete &= error == NULL;
 	}

@@ -6,7 +6,11 @@
 #define HLOOM_PROVIDER_LIST_H
 
 #include "hloom.h"
+#include "lease_time.h"
 #include "tracked.h"
+
+/* An attempt waits at least so long for access to the lease table, in microseconds. */
+#define HLOOM_PROVIDER_LEAST_WAIT 10000
 
 extern const HloomProvider hloom_provider_table;
 extern const HloomProvider hloom_provider_memory;
@@ -36,6 +40,20 @@ hloom_provider_grant_id(const HloomProvider *provider, const HloomCall *call, in
 {
 	return hloom_tracked_id((uint32) call->name.hash, provider == &hloom_provider_memory ?
 							fence | HLOOM_TRACKED_IN_MEMORY : fence);
+}
+
+/*
+ * Returns until when an attempt at one of our providers waits for access to the lease table, and
+ * for standbys: the end of the caller's patience if that comes before the end of the lease, but not
+ * at once.
+ */
+static inline TimestampTz
+hloom_provider_attempt_end(const HloomCall *call)
+{
+	TimestampTz least = hloom_time_add(call->requested_at, HLOOM_PROVIDER_LEAST_WAIT);
+
+	return call->wait_until == 0 ? call->deadline :
+		Min(call->deadline, Max(call->wait_until, least));
 }
 
 #endif							/* HLOOM_PROVIDER_LIST_H */

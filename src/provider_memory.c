@@ -35,7 +35,7 @@ static uint64 heard = 0;
 static bool
 hear_of_changes(const HloomCall *call)
 {
-	Relation	rel = hloom_table_open(RowShareLock, hloom_probe_attempt_end(call));
+	Relation	rel = hloom_table_open(RowShareLock, hloom_provider_attempt_end(call));
 
 	if (rel == NULL)
 		return false;
@@ -70,7 +70,7 @@ make_room(bool *tried)
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many leases in memory"),
-			 errdetail("There are " INT64_FORMAT ", and one in %d of them has a long key or note.",
+			 errdetail("There are " INT64_FORMAT "; one in %d of all can have a long key or note.",
 					   used, HLOOM_MEMORY_PER_LONG),
 			 errhint("Raise hloom_lock.memory_leases, or use provider \"table\".")));
 }
@@ -88,10 +88,11 @@ memory_try_acquire(const HloomCall *call, HloomGrant *grant)
 	{
 		if (reply == HLOOM_NO)
 			return HLOOM_NO;
+		CHECK_FOR_INTERRUPTS();
 		if (reply == HLOOM_UNAVAILABLE)
 			make_room(&tried);
 		else if (!hear_of_changes(call))
-			return hloom_probe_attempt_end(call) == call->deadline ? HLOOM_TIMEOUT : HLOOM_NO;
+			return hloom_provider_attempt_end(call) == call->deadline ? HLOOM_TIMEOUT : HLOOM_NO;
 	}
 	hloom_work_note_end(grant->expires_at);
 	return HLOOM_YES;			/* interrupts stay held: see provider.h */
@@ -200,8 +201,10 @@ memory_list(HloomVisit visit, void *arg)
 	for (int i = 0; i < HLOOM_PARTITIONS; i++)
 	{
 		Size		used;
-		char	   *rows = hloom_memory_copy(i, &used);
+		char	   *rows;
 
+		CHECK_FOR_INTERRUPTS();
+		rows = hloom_memory_copy(i, &used);
 		for (Size at = 0; at < used;)
 		{
 			const HloomRow *row = (const HloomRow *) (rows + at);

@@ -23,9 +23,6 @@
 #include "shmem.h"
 #include "tracked.h"
 
-/* An attempt waits at least so long for access to the table, in microseconds. */
-#define LEAST_WAIT 10000
-
 /* How long a check waits for the table's lock, in microseconds. */
 #define CHECK_WAIT 1000000
 
@@ -41,18 +38,6 @@ is_alive(const HloomRow *row)
 {
 	return hloom_shared != NULL && row->incarnation == hloom_shared->incarnation &&
 		BackendPidGetProc(row->pid) != NULL;
-}
-
-/*
- * Returns until when an attempt waits for access to the table, and for standbys: the end of the
- * caller's patience if that comes before the end of the lease, but not at once.
- */
-TimestampTz
-hloom_probe_attempt_end(const HloomCall *call)
-{
-	TimestampTz patience = Max(call->wait_until, hloom_time_add(call->requested_at, LEAST_WAIT));
-
-	return call->wait_until == 0 ? call->deadline : Min(call->deadline, patience);
 }
 
 /*

@@ -8,7 +8,6 @@
 #include "lease_page.h"
 #include "tracked.h"
 
-extern TimestampTz hloom_probe_attempt_end(const HloomCall *call);
 extern void hloom_probe_form_lease(HloomLease *lease, const HloomRow *row,
 								   const HloomTrackedId *id);
 extern bool hloom_probe_list(HloomVisit visit, void *arg);

@@ -83,7 +83,7 @@ confirm(const HloomCall *call, const HloomGrant *grant, const HloomChange *chang
 static HloomReply
 table_try_acquire(const HloomCall *call, HloomGrant *grant)
 {
-	TimestampTz end = hloom_probe_attempt_end(call);
+	TimestampTz end = hloom_provider_attempt_end(call);
 	XLogRecPtr	saved = hloom_durable_begin();
 	Relation	rel = hloom_table_open(RowExclusiveLock, end);
 	HloomChange change;

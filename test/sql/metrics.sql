@@ -21,7 +21,12 @@ SELECT take('metrics-scope', 'a', 1, 'transaction'), take('metrics-scope', 'b', 
 SELECT take('metrics-scope', 'c', 1, 'session'), hloom_extend('metrics-scope', 'c', hl.owner(1), '1 ms');
 COMMIT;
 SELECT hl.state($$SELECT 1 / (fence - fence) FROM hloom_try_acquire('metrics-scope', 'd')$$);
-SELECT pg_sleep(0.002) IS NOT NULL AS over, hloom_release_session();
+DO $$ BEGIN
+	WHILE hloom_is_held('metrics-scope', 'c', hl.owner(1)) LOOP
+		PERFORM pg_sleep(0.001);
+	END LOOP;
+END $$;
+SELECT hloom_release_session();
 SELECT hloom_reap() >= 0;
 SELECT * FROM counted WHERE namespace = 'metrics-scope' AND name !~ 'orphan' ORDER BY name, outcome;
 -- A renewal is an acquisition, and one lease.

@@ -59,10 +59,6 @@ SELECT let_expire('memory-late', 't', 1, 'transaction', 2);
 COMMIT;
 SELECT reap(), lost('memory-late');
 
--- hloom_reap() tells how many of both providers were lost.
-SELECT let_expire('memory-reap', 'both', 1, many => 3);
-SELECT hloom_reap() BETWEEN 0 AND 3 AS told, lost('memory-reap');
-
 SET client_min_messages = warning;
 SELECT hloom_unconfigure('memory-' || ns) FROM unnest(ARRAY['reap', 'other', 'same',
 	'short', 'session', 'late']) AS ns;

@@ -10,6 +10,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
+use HloomLoad;
 use HloomTest;
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
@@ -27,29 +28,7 @@ my $hits = $modular ? q{SELECT hloom_test_hits('granted');} : 'SELECT 0;';
 
 # The end of a victim's script waits for locks: 1 until the canceller is done, 2 until the leases
 # have been looked at.
-$node->safe_psql('postgres', <<"SQL");
-CREATE PROCEDURE cancel_at_random() LANGUAGE plpgsql AS \$\$
-DECLARE
-	victim int;
-	waiting bigint;
-	moment timestamptz;
-BEGIN
-	LOOP
-		PERFORM pg_stat_clear_snapshot();
-		SELECT count(*) FILTER (WHERE wait_event = 'advisory'),
-			(array_agg(pid ORDER BY random())
-				FILTER (WHERE state = 'active' AND query LIKE '%acquire%'))[1]
-		INTO waiting, victim
-		FROM pg_stat_activity WHERE application_name LIKE 'victim-%';
-		EXIT WHEN waiting = $VICTIMS;
-
-		-- The clock is finer than pg_sleep.
-		moment := clock_timestamp() + random() * interval '1 ms';
-		WHILE clock_timestamp() < moment LOOP END LOOP;
-		PERFORM pg_cancel_backend(victim);
-	END LOOP;
-END \$\$;
-SQL
+create_canceller($node, $VICTIMS);
 
 my %kind = (
 	plain => sub { "hloom_try_acquire('cancel', '$_[0]')" },
@@ -126,16 +105,6 @@ sub metric
 		  . " WHERE namespace = 'cancel' AND name = '$name' AND outcome = '$outcome'");
 }
 
-sub waiting_for
-{
-	my ($lock) = @_;
-	wait_for_sql($node,
-		'SELECT count(DISTINCT a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid'
-		  . " WHERE application_name LIKE 'victim-%' AND NOT granted AND l.objid = $lock",
-		$VICTIMS);
-	return;
-}
-
 # leases(): the leases held, as the victims' rows tell them
 sub leases
 {
@@ -165,7 +134,7 @@ while ($cancelled < $WANTED && $go++ < $WANTED)
 	}
 	ask($canceller, 'CALL cancel_at_random()');
 	ask($gate, 'SELECT pg_advisory_unlock(1)');
-	waiting_for(2);
+	wait_for_victims($node, $VICTIMS, 2);
 
 	my @received = map { split /\n/, slurp_file($_) } @rows;
 	s/\|$// for @received;

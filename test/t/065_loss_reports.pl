@@ -292,15 +292,22 @@ for my $key ('taken', 'left')
 	push @fences, $fence;
 	ask($holder, "SELECT hloom_extend('over', '$key', '$me', '1 ms')");
 }
-wait_for_sql($node, q{SELECT count(*) = 0 FROM hloom_leases WHERE namespace = 'over'});
-is(counted($node, 'over'), 0, 'the table is not searched');
+ask($holder, q{SELECT hloom_configure('over-memory', provider => 'memory')});
+for my $key (1 .. 3)
+{
+	ask($holder, take('over-memory', $key, "owner => '$me'"));
+	ask($holder, "SELECT hloom_extend('over-memory', '$key', '$me', '1 ms')");
+}
+wait_for_sql($node, q{SELECT count(*) = 0 FROM hloom_locks WHERE namespace LIKE 'over%'});
+is(counted($node, $_), 0, "$_ is not searched") for qw(over over-memory);
 like(ask($holder, take('over', 'taken', "owner => '$you'")), qr/^\Q$you\E\|/, 'taken over');
 is(counted($node, 'over'), 1, 'counted once');
 @heard = wait_for_heard($listener, 'over', 1);
 is(names_of(@heard), "taken:$fences[0]:expired", 'and told');
 is(names_of(logged($log, 'over')), names_of(@heard), 'and logged');
-is(ask($holder, 'SELECT hloom_reap()'), 1, 'hloom_reap removes what has ended');
+is(ask($holder, 'SELECT hloom_reap()'), 4, 'hloom_reap removes what has ended, in memory, too');
 is(counted($node, 'over'), 2, 'counted');
+is(counted($node, 'over-memory'), 3, 'and those');
 @heard = wait_for_heard($listener, 'over', 2);
 is(names_of($heard[1]), "left:$fences[1]:expired", 'told');
 settle($log, $listener);

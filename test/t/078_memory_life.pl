@@ -108,6 +108,14 @@ sub lost_there
 
 like(health(), qr/^t\|memory has room for $LIMIT leases, 0 taken$/, 'nothing is taken');
 is(ask($first, q{SELECT fill('full', 'k')}), $LIMIT, 'as many as there is room for');
+
+# What is held is told when there is no room, and the rest when the lease table is locked.
+my $active = q{SELECT sum(value) FILTER (WHERE name = 'hostloom_lock_active'),
+	sum(value) FILTER (WHERE name ~ 'acquire_duration_seconds_count$') FROM hloom_metrics};
+is(ask($second, $active), "$LIMIT|$LIMIT", 'the metrics: full');
+ask($first, 'BEGIN; LOCK TABLE hloom_leases IN ACCESS EXCLUSIVE MODE');
+is(ask($second, $active), "|$LIMIT", 'the metrics: the lease table is locked');
+ask($first, 'ROLLBACK');
 like(health(), qr/^f\|memory has room for $LIMIT leases, $LIMIT taken$/, 'that is not healthy');
 for my $try ([ try_acquire => take('full', 'more') ],
 	[ acquire => "SELECT fence FROM hloom_acquire('full', 'more', max_wait => '1 min')" ],
@@ -186,7 +194,7 @@ is(ask($first, "SELECT fill('long', '$long')"), $LONG, 'a long key takes one of 
 my $messages;
 ($state, $messages) = ask_error($first, take('long', 'note', "note => '$note'"));
 is($state, '53400', 'so does a long note');
-like($messages, qr/DETAIL:  There are $LONG, and one in 16 of them has a long key or note\./,
+like($messages, qr/DETAIL:  There are $LONG; one in 16 of all can have a long key or note\./,
 	'the message tells');
 is(held('note'), 0, 'nothing is held then');
 is(ask($first, q{SELECT fill('long', 'short', 20, 'lease', repeat('n', 140))}),

@@ -139,29 +139,7 @@ $node = make_node(
 	'cancels',
 	settings => { 'hloom_lock.provider' => 'memory' });
 my ($gate, $canceller) = map { session($node, $_) } qw(gate canceller);
-$node->safe_psql('postgres', <<"SQL");
-CREATE PROCEDURE cancel_at_random() LANGUAGE plpgsql AS \$\$
-DECLARE
-	victim int;
-	waiting bigint;
-	moment timestamptz;
-BEGIN
-	LOOP
-		PERFORM pg_stat_clear_snapshot();
-		SELECT count(*) FILTER (WHERE wait_event = 'advisory'),
-			(array_agg(pid ORDER BY random())
-				FILTER (WHERE state = 'active' AND query LIKE '%acquire%'))[1]
-		INTO waiting, victim
-		FROM pg_stat_activity WHERE application_name LIKE 'victim-%';
-		EXIT WHEN waiting = $VICTIMS;
-
-		-- The clock is finer than pg_sleep.
-		moment := clock_timestamp() + random() * interval '1 ms';
-		WHILE clock_timestamp() < moment LOOP END LOOP;
-		PERFORM pg_cancel_backend(victim);
-	END LOOP;
-END \$\$;
-SQL
+create_canceller($node, $VICTIMS);
 
 # All victims ask for the common key, and wait for it a little.
 my @kinds = (
@@ -197,16 +175,6 @@ sub start_victim
 	return { handle => $handle, file => $file };
 }
 
-sub waiting_for
-{
-	my ($lock) = @_;
-	wait_for_sql($node,
-		'SELECT count(DISTINCT a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid'
-		  . " WHERE application_name LIKE 'victim-%' AND NOT granted AND l.objid = $lock",
-		$VICTIMS);
-	return;
-}
-
 # leases(): key|fence of those held
 sub leases { return sort split /\n/, ask($gate, 'SELECT key, fence FROM hloom_locks'); }
 
@@ -219,7 +187,7 @@ while ($cancelled < $WANTED && $go++ < $WANTED)
 	my @victims = map { start_victim($go, $_) } 1 .. $VICTIMS;
 	ask($canceller, 'CALL cancel_at_random()');
 	ask($gate, 'SELECT pg_advisory_unlock(1)');
-	waiting_for(2);
+	wait_for_victims($node, $VICTIMS, 2);
 
 	my @known = sort map { s/\|$//r } map { split /\n/, slurp_file("$_->{file}.rows") } @victims;
 	$received += @known;

@@ -1,4 +1,4 @@
-# Shared by the TAP tests that put a server under load with pgbench.
+# Shared by the TAP tests that put a server under load, with pgbench or with cancels.
 package HloomLoad;
 
 use strict;
@@ -10,7 +10,8 @@ use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(start_load end_load stop_load is_empty_memory);
+our @EXPORT = qw(start_load end_load stop_load is_empty_memory
+  create_canceller wait_for_victims);
 
 # start_load($node, $database, $clients, $sql, @options): begins with -t TURNS or -T SECONDS
 my $scripts = 0;
@@ -60,6 +61,48 @@ sub is_empty_memory
 		sub { $node->safe_psql('postgres', $detail) =~ /, 0 taken$/ });
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM hloom_locks'),
 		'0', "$name: nothing is held or left");
+	return;
+}
+
+# create_canceller($node, $victims): procedure cancel_at_random(), which cancels sessions named
+# "victim-..." in calls that acquire, at random moments, until so many wait for an advisory lock
+sub create_canceller
+{
+	my ($node, $victims) = @_;
+	$node->safe_psql('postgres', <<"SQL");
+CREATE PROCEDURE cancel_at_random() LANGUAGE plpgsql AS \$\$
+DECLARE
+	victim int;
+	waiting bigint;
+	moment timestamptz;
+BEGIN
+	LOOP
+		PERFORM pg_stat_clear_snapshot();
+		SELECT count(*) FILTER (WHERE wait_event = 'advisory'),
+			(array_agg(pid ORDER BY random())
+				FILTER (WHERE state = 'active' AND query LIKE '%acquire%'))[1]
+		INTO waiting, victim
+		FROM pg_stat_activity WHERE application_name LIKE 'victim-%';
+		EXIT WHEN waiting = $victims;
+
+		-- The clock is finer than pg_sleep.
+		moment := clock_timestamp() + random() * interval '1 ms';
+		WHILE clock_timestamp() < moment LOOP END LOOP;
+		PERFORM pg_cancel_backend(victim);
+	END LOOP;
+END \$\$;
+SQL
+	return;
+}
+
+# wait_for_victims($node, $victims, $lock): so many of them wait for this advisory lock
+sub wait_for_victims
+{
+	my ($node, $victims, $lock) = @_;
+	wait_for_sql($node,
+		'SELECT count(DISTINCT a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid'
+		  . " WHERE application_name LIKE 'victim-%' AND NOT granted AND l.objid = $lock",
+		$victims);
 	return;
 }
 
