@@ -70,6 +70,13 @@ int			hloom_max_tracked_leases = 10000;
 int			hloom_memory_leases = 10000;
 
 /*
+ * How many namespaces, of all databases, are counted by themselves in hloom_metrics; what is more
+ * is counted together, as "(other)".  More where there are more namespaces, or databases.  Each
+ * takes 1.6 to 3.2 kB of shared memory.
+ */
+int			hloom_metrics_namespaces = 256;
+
+/*
  * Whether a lost lease is told on channel hloom_lost.  Off where nobody listens: each message
  * costs a transaction.
  */
@@ -242,6 +249,15 @@ hloom_guc_init(void)
 								NULL,
 								&hloom_memory_leases,
 								10000, 100, 10000000,
+								PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("hloom_lock.metrics_namespaces",
+								"Namespaces that have metrics of their own.",
+								"The others are counted together, as \"(other)\".",
+								&hloom_metrics_namespaces,
+								256, 1, 1000000,
 								PGC_POSTMASTER, 0,
 								NULL, NULL, NULL);
 

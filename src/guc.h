@@ -15,6 +15,7 @@ extern int	hloom_max_key_length;
 extern int	hloom_max_lease;
 extern int	hloom_max_tracked_leases;
 extern int	hloom_memory_leases;
+extern int	hloom_metrics_namespaces;
 extern bool hloom_notify_lost;
 extern char *hloom_provider_name;
 extern int	hloom_reap_interval;

@@ -23,16 +23,16 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "storage/lwlock.h"
 #include "storage/s_lock.h"
+#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "shmem.h"
 #include "stats.h"
-
-/* Twice as many as are used: one or two probes find a namespace, or that it is not there. */
-#define PLACES (2 * HLOOM_STATS_NAMESPACES)
 
 #define LOCK_ATTEMPTS 1000
 
@@ -75,16 +75,27 @@ typedef struct HloomStatsTable
 {
 	TimestampTz since;			/* constant */
 	LWLock	   *lock;			/* constant; guards used, and filling a place */
-	int			used;			/* places filled, at most HLOOM_STATS_NAMESPACES; under the lock */
+	int			used;			/* places filled, at most hloom_metrics_namespaces; under the lock */
 	HloomStatsPlace overflow;	/* its counts only */
-	HloomStatsPlace places[PLACES];
+	HloomStatsPlace places[FLEXIBLE_ARRAY_MEMBER];
 } HloomStatsTable;
 
-/* This process's address of it, set when it attaches to shared memory. */
+/* This process's address of it and its number of places, set when it attaches to it. */
 static HloomStatsTable *table = NULL;
+static uint32 places = 0;
 
 /* Where this process counted last; never the overflow.  Most count one namespace only. */
 static HloomStatsPlace *last_place = NULL;
+
+/*
+ * Twice as many as are used: one or two probes find a namespace, or that it is not there.  A power
+ * of two.
+ */
+static uint32
+places_wanted(void)
+{
+	return pg_nextpower2_32(2 * hloom_metrics_namespaces);
+}
 
 /*
  * Returns the bytes of shared memory needed.
@@ -92,7 +103,8 @@ static HloomStatsPlace *last_place = NULL;
 Size
 hloom_stats_size(void)
 {
-	return MAXALIGN(sizeof(HloomStatsTable));
+	return MAXALIGN(offsetof(HloomStatsTable, places) +
+					mul_size(places_wanted(), sizeof(HloomStatsPlace)));
 }
 
 static void
@@ -118,13 +130,14 @@ void
 hloom_stats_start(void *memory, bool found)
 {
 	table = (HloomStatsTable *) memory;
+	places = places_wanted();
 	if (found)
 		return;
-	memset(table, 0, sizeof(*table));
+	memset(table, 0, hloom_stats_size());
 	table->since = GetCurrentTimestamp();
 	table->lock = &GetNamedLWLockTranche(HLOOM_EXTENSION)[HLOOM_LWLOCK_STATS].lock;
 	init_place(&table->overflow);
-	for (int i = 0; i < PLACES; i++)
+	for (uint32 i = 0; i < places; i++)
 		init_place(&table->places[i]);
 }
 
@@ -142,7 +155,7 @@ is_place_of(const HloomStatsPlace *place, Oid database, const char *ns, int ns_l
 static HloomStatsPlace *
 find_place(Oid database, const char *ns, int ns_len, uint64 hash, bool *found)
 {
-	for (uint32 at = (uint32) hash % PLACES;; at = (at + 1) % PLACES)
+	for (uint32 at = (uint32) hash & (places - 1);; at = (at + 1) & (places - 1))
 	{
 		HloomStatsPlace *place = &table->places[at];
 		uint64		taken = pg_atomic_read_u64(&place->hash);
@@ -174,7 +187,7 @@ add_place(Oid database, const char *ns, int ns_len, uint64 hash)
 		SPIN_DELAY();
 	}
 	place = find_place(database, ns, ns_len, hash, &found);
-	if (!found && table->used == HLOOM_STATS_NAMESPACES)
+	if (!found && table->used == hloom_metrics_namespaces)
 		place = &table->overflow;
 	else if (!found)
 	{
@@ -217,14 +230,14 @@ hloom_stats_place(Oid database, const char *ns, int ns_len)
 
 	if (place == NULL || !is_place_of(place, database, ns, ns_len))
 		place = look_up(database, ns, ns_len);
-	return place == &table->overflow ? PLACES : (int) (place - table->places);
+	return place == &table->overflow ? (int) places : (int) (place - table->places);
 }
 
 static HloomStatsPlace *
 place_at(int place)
 {
-	Assert(place >= 0 && place <= PLACES);
-	return place == PLACES ? &table->overflow : &table->places[place];
+	Assert(place >= 0 && place <= (int) places);
+	return place == (int) places ? &table->overflow : &table->places[place];
 }
 
 /*
@@ -340,7 +353,7 @@ is_any(const HloomStatsCopy *copy)
 bool
 hloom_stats_next(int *at, HloomStatsCopy *copy)
 {
-	while (*at < PLACES)
+	while (*at < (int) places)
 	{
 		HloomStatsPlace *place = &table->places[(*at)++];
 
@@ -354,7 +367,7 @@ hloom_stats_next(int *at, HloomStatsCopy *copy)
 		copy_counts(copy, place);
 		return true;
 	}
-	if (*at > PLACES)
+	if (*at > (int) places)
 		return false;
 	(*at)++;
 	copy->ns[0] = '\0';
@@ -385,7 +398,7 @@ hloom_stats_reset(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	for (int i = 0; i < PLACES; i++)
+	for (uint32 i = 0; i < places; i++)
 	{
 		HloomStatsPlace *place = &table->places[i];
 
@@ -406,7 +419,7 @@ hloom_stats_since(void)
 {
 	TimestampTz since = table->since;
 
-	for (int i = 0; i < PLACES; i++)
+	for (uint32 i = 0; i < places; i++)
 	{
 		HloomStatsPlace *place = &table->places[i];
 

@@ -7,9 +7,6 @@
 
 #include "hloom.h"
 
-/* Namespaces counted by themselves, of all databases together; the rest share one place. */
-#define HLOOM_STATS_NAMESPACES 256
-
 typedef enum HloomStat
 {
 	HLOOM_STAT_LOST,			/* leases */

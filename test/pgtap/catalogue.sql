@@ -205,6 +205,7 @@ SELECT is_empty($$SELECT tgname FROM pg_trigger WHERE tgrelid = 'hloom_namespace
 SELECT set_eq($$SELECT name FROM pg_settings WHERE name ~ '^hloom_lock\.'$$,
 	ARRAY['hloom_lock.auto_extend', 'hloom_lock.default_lease', 'hloom_lock.detect_reentrancy',
 		'hloom_lock.enabled', 'hloom_lock.max_hold', 'hloom_lock.max_key_length', 'hloom_lock.max_tracked_leases', 'hloom_lock.memory_leases',
+		'hloom_lock.metrics_namespaces',
 		'hloom_lock.notify_lost', 'hloom_lock.reap_interval',
 		'hloom_lock.max_lease', 'hloom_lock.provider', 'hloom_lock.retry_jitter',
 		'hloom_lock.retry_limit', 'hloom_lock.retry_step', 'hloom_lock.strict_namespaces'],

@@ -142,9 +142,17 @@ for my $sql ('SELECT * FROM hloom_metrics', 'SELECT * FROM hloom_metrics()')
 # A restart begins anew.
 my $since = "SELECT value FROM hloom_metrics WHERE name = 'hostloom_lock_start_time_seconds'";
 my $before = $node->safe_psql('postgres', $since);
+$node->append_conf('postgresql.conf', 'hloom_lock.metrics_namespaces = 3');
 $node->restart;
 is($node->safe_psql('postgres', "SELECT count(*), ($since) > $before FROM hloom_metrics"),
 	'1|t', 'a restart begins anew and says so');
+$node->safe_psql('postgres',
+	"SELECT count(hloom_test_count('few-' || i, $LOST, 1)) FROM generate_series(1, 5) AS i");
+is( $node->safe_psql('postgres',
+		'SELECT namespace, value FROM hloom_metrics'
+		  . " WHERE name = 'hostloom_lock_lost' AND value > 0 ORDER BY namespace"),
+	"(other)|2\nfew-1|1\nfew-2|1\nfew-3|1",
+	'as many namespaces as the setting says have a place');
 
 # What only looks works on a standby, which does not take a process of the primary for its own.
 my $locks = 'SELECT key, holder_pid IS NULL, note FROM hloom_locks';

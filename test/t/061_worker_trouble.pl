@@ -143,13 +143,13 @@ is(ask($other, "SELECT hloom_is_held('trouble', 'other', '$me')"),
 
 ask($other, "SELECT hloom_extend('trouble', 'other', '$me', '2 s')");
 $launcher = launcher_pid($node);
-signal_process('STOP', $launcher);
+stop_process($looker, $launcher);
 $end = ask($other, $other_end);
 
 ask($looker, take('trouble', 'stopped', mine('2 s')));
 $pid = wait_for_worker($node);
 wait_until_renewed('stopped');
-signal_process('STOP', $pid);
+stop_process($looker, $pid);
 my $next = session($node, 'next');
 my $new = ask($next, "SELECT fence FROM hloom_acquire('trouble', 'stopped', '10 min',"
 	  . " max_wait => '30 s', owner => '$you', retry => hloom_retry_interval(1000, '50 ms'))");
@@ -178,7 +178,7 @@ isnt(wait_for_worker($node, 'other', $other_pid), $other_pid,
 	'continued: it replaces a worker');
 
 # A worker that was stopped while it had nothing to do is late once there is something.
-signal_process('STOP', $pid);
+stop_process($looker, $pid);
 ask($looker, take('trouble', 'idle', mine('2 s')));
 wait_until('the worker is late', sub { worker_health($node) =~ /^late: process $pid / });
 pass('stopped while idle: late');

@@ -332,7 +332,7 @@ for my $round (1 .. $rounds)
 	ask($holder, lease("'10 min'"));
 	my $waiter = wait_for_key();
 	my $pid = process_of($other, "waiter-$case");
-	stop_process($pid);
+	stop_process($other, $pid);
 
 	my $take = "FROM hloom_try_acquire('hand', '$key', owner => '$them')";
 	my $then = ask($third, "SELECT clock_timestamp() + '5 s'");

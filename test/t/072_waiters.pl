@@ -289,7 +289,7 @@ for my $round (1 .. 20 + $rounds)
 	ask($holder, take('queue', 'kept', "owner => '$me'"));
 	($first, $first_pid) = begin_wait('first', 'SET ROLE ordinary; ' . acquire('queue', 'kept'));
 	($second, $second_pid) = begin_wait('second', acquire('queue', 'kept'));
-	signal_process('STOP', $_) for $first_pid, $second_pid;
+	stop_process($holder, $_) for $first_pid, $second_pid;
 	my $answer = ask($holder, "SELECT hloom_release('queue', 'kept', '$me') \\;"
 		  . " SELECT count(*) FROM hloom_try_acquire('queue', 'kept', owner => '$me') \\;"
 		  . ' SELECT state, holder, application, holder_pid, waiters, freed_by, held_for, fence,'

@@ -56,14 +56,14 @@ for my $away (sort keys %away)
 		if ($when eq 'before')
 		{
 			$away{$away}->($oldest, $pid);
-			stop_process($pid) if $away eq 'stopped';
+			stop_process($other, $pid) if $away eq 'stopped';
 			wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity"
 				  . " WHERE pid = $pid AND state = 'active'") if $away ne 'stopped';
 			ask($holder, $release);
 		}
 		else
 		{
-			stop_process($pid);
+			stop_process($other, $pid);
 			ask($holder, $release);
 			$away{$away}->($oldest, $pid);
 			signal_process('CONT', $pid) if $away ne 'stopped';
@@ -153,7 +153,7 @@ SELECT hloom_release('trouble', 'k', md5('$_')::uuid)})
 my (@stopped, @alive);
 push @{ $_ % 2 ? \@stopped : \@alive }, $_ for 1 .. $WAITERS;
 my @pids = map { process_of($other, "one-of-$_") } @stopped;
-stop_process($_) for @pids;
+stop_process($other, $_) for @pids;
 my $released_at = ask($other, 'SELECT clock_timestamp()');
 ask($holder, $release);
 is(join('|', map { (end_waiter($runs[ $_ - 1 ]))[0] } @alive),

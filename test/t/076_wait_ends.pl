@@ -415,9 +415,7 @@ for my $beaten (0, 1)
 	{
 		last if ask($look, "SELECT count(*) FROM pg_stat_activity WHERE pid = $waiter->{pid}"
 			  . " AND state = 'active'") eq '0';
-		signal_process('STOP', $waiter->{pid});
-		wait_until('the waiter stops',
-			sub { slurp_file("/proc/$waiter->{pid}/stat") =~ /^\d+ \(.*\) T / });
+		stop_process($look, $waiter->{pid});
 		give_key();
 		wait_until('somebody else has the key',
 			sub { ask($holder, q{SELECT count(*) FROM hloom_try_acquire('ends', 'k',

@@ -28,7 +28,7 @@ our @EXPORT = qw(
   sql_error state_of start_sql finish_sql
   session ask ask_error
   need_test_module error_lines
-  launcher_pid worker_pid wait_for_worker worker_health signal_process
+  launcher_pid worker_pid wait_for_worker worker_health signal_process stop_process
   $WORKER_STATE
 );
 
@@ -273,6 +273,23 @@ sub signal_process
 {
 	my ($signal, $pid) = @_;
 	kill $signal, $pid or die "cannot send $signal to $pid: $!";
+	return;
+}
+
+# stop_process($session, $pid): SIGSTOP to a server process that waits, and until it has stopped
+# there.  Anywhere else it may have a lock that others need, so it goes on for a moment then.
+sub stop_process
+{
+	my ($session, $pid) = @_;
+	my $waits = "SELECT wait_event_type IN ('Extension', 'Activity', 'Client')"
+	  . " FROM pg_stat_activity WHERE pid = $pid";
+	wait_until("process $pid stops while it waits", sub {
+		signal_process('STOP', $pid);
+		wait_until("process $pid stops", sub { slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T / });
+		return 1 if ask($session, $waits) eq 't';
+		signal_process('CONT', $pid);
+		return 0;
+	});
 	return;
 }
 

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 
 our @EXPORT = qw(
   sleeper metric
-  start_waiter end_waiter process_of stop_process
+  start_waiter end_waiter process_of
   send_query read_query kill_client
 );
 
@@ -71,15 +71,6 @@ sub process_of
 	my ($session, $application) = @_;
 	return ask($session,
 		"SELECT pid FROM pg_stat_activity WHERE application_name = '$application'");
-}
-
-# stop_process($pid): SIGSTOP, and until it has stopped
-sub stop_process
-{
-	my ($pid) = @_;
-	signal_process('STOP', $pid);
-	wait_until("process $pid stops", sub { slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T / });
-	return;
 }
 
 # send_query($session, $sql): has the session run it, without waiting for the answer, which
