@@ -75,7 +75,7 @@ typedef struct HloomStatsTable
 {
 	TimestampTz since;			/* constant */
 	LWLock	   *lock;			/* constant; guards used, and filling a place */
-	int			used;			/* places filled, at most hloom_metrics_namespaces; under the lock */
+	int			used;			/* places filled, hloom_metrics_namespaces at most; the lock */
 	HloomStatsPlace overflow;	/* its counts only */
 	HloomStatsPlace places[FLEXIBLE_ARRAY_MEMBER];
 } HloomStatsTable;
