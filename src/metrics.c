@@ -165,7 +165,7 @@ ask_providers(Writing *writing)
 }
 
 static void
-collect(Writing *writing)
+collect(Writing *writing, bool active)
 {
 	HASHCTL		ctl = {
 		.keysize = HLOOM_MAX_NAMESPACE + 1,
@@ -178,7 +178,8 @@ collect(Writing *writing)
 	writing->entries = hash_create("hloom_lock metrics", 64, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	hloom_options_visit(add_configured, writing);
-	ask_providers(writing);
+	if (active)
+		ask_providers(writing);
 	while (hloom_stats_next(&at, &copy))
 	{
 		Entry	   *entry = entry_of(writing, copy.ns, strlen(copy.ns));
@@ -248,16 +249,17 @@ put_entry(const Writing *writing, int metric, const Entry *entry)
 }
 
 /*
- * Visits each number of this database.  The library is preloaded.  Raises 55000 without the
- * extension, and 57014.
+ * Visits each number of this database, those of the leases held now only if asked to, for they take
+ * as long as there are leases.  The library is preloaded.  Raises 55000 without the extension, and
+ * 57014.
  */
 void
-hloom_metrics_visit(HloomMetricsVisit visit, void *arg)
+hloom_metrics_visit(bool active, HloomMetricsVisit visit, void *arg)
 {
 	Writing		writing = {.visit = visit,.arg = arg};
 	HloomSample start = {.metric = &metrics[START],.suffix = ""};
 
-	collect(&writing);
+	collect(&writing, active);
 	start.value = (hloom_stats_since() - SetEpochTimestamp()) / USEC;
 	visit(&start, arg);
 	for (int metric = START + 1; metric < lengthof(metrics); metric++)

@@ -5,7 +5,6 @@
 #ifndef HLOOM_METRICS_H
 #define HLOOM_METRICS_H
 
-
 typedef enum HloomMetricKind
 {
 	HLOOM_METRIC_HISTOGRAM,
@@ -35,6 +34,6 @@ typedef struct HloomSample
 
 typedef void (*HloomMetricsVisit) (const HloomSample *sample, void *arg);
 
-extern void hloom_metrics_visit(HloomMetricsVisit visit, void *arg);
+extern void hloom_metrics_visit(bool active, HloomMetricsVisit visit, void *arg);
 
 #endif							/* HLOOM_METRICS_H */

@@ -1,6 +1,6 @@
 /*
  * sql_metrics.c
- *	  SQL: hloom_metrics(), the instruments of this database as rows, hloom_openmetrics(), the same
+ *	  SQL: hloom_metrics(active), the instruments of this database as rows, hloom_openmetrics(), the same
  *	  as text, and hloom_metrics_reset().
  *
  * Names are those of the metrics an exporter serves; a row, or a line, is one series.
@@ -54,14 +54,16 @@ put_row(const HloomSample *sample, void *arg)
 }
 
 /*
- * SQL: hloom_metrics().  Raises 55000.
+ * SQL: hloom_metrics(active).  Raises 55000.
  */
 Datum
 hloom_sql_metrics(PG_FUNCTION_ARGS)
 {
+	bool		active = PG_ARGISNULL(0) || PG_GETARG_BOOL(0);
+
 	hloom_shmem_require();
 	InitMaterializedSRF(fcinfo, 0);
-	hloom_metrics_visit(put_row, fcinfo->resultinfo);
+	hloom_metrics_visit(active, put_row, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -156,7 +158,7 @@ hloom_sql_openmetrics(PG_FUNCTION_ARGS)
 	hloom_shmem_require();
 	initStringInfo(&exposition.text);
 	exposition.database = escape_label(get_database_name(MyDatabaseId));
-	hloom_metrics_visit(put_line, &exposition);
+	hloom_metrics_visit(true, put_line, &exposition);
 	appendStringInfoString(&exposition.text, "# EOF");
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(exposition.text.data, exposition.text.len));
 }

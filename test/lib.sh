@@ -158,7 +158,8 @@ hl_need_packages() {
 			command -v cppcheck >/dev/null || want+=(cppcheck)
 			;;
 		drivers)
-			want+=(python3-psycopg python3-prometheus-client libpostgresql-jdbc-java)
+			want+=(python3-psycopg python3-prometheus-client libpostgresql-jdbc-java
+				prometheus-postgres-exporter)
 			command -v java >/dev/null || want+=(default-jdk-headless)
 			# The package goes with Debian's own node; beside another one npm has the driver.
 			command -v npm >/dev/null || want+=(node-pg)

@@ -55,6 +55,7 @@ install_pg() {
 driver readme 27 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver psycopg 66 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver openmetrics 6 env PYTHONDONTWRITEBYTECODE=1 "$python" openmetrics.py
+driver exporter 6 env PYTHONDONTWRITEBYTECODE=1 "$python" exporter.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
 	driver node-pg 61 env NODE_PATH="$NODE_PATH" node node_client.js

@@ -73,6 +73,13 @@ SELECT count(*) AS wrong FROM (SELECT regexp_replace(name, '_(lost|orphan_releas
 		|| '} ' || value AS line
 	FROM hloom_metrics WHERE namespace LIKE 'metrics%') AS row
 WHERE NOT EXISTS (SELECT FROM line WHERE line.line = row.line);
+-- What does not ask the providers is the same without the leases held.
+SELECT name, count(*) FROM (SELECT namespace, name, outcome, le FROM hloom_metrics EXCEPT
+	SELECT namespace, name, outcome, le FROM hloom_metrics(active => false)) AS left_out
+WHERE namespace = 'metrics' GROUP BY name;
+SELECT count(*) AS more FROM (SELECT namespace, name, outcome, le FROM hloom_metrics(false) EXCEPT
+	SELECT namespace, name, outcome, le FROM hloom_metrics) AS more;
+SELECT count(*) FROM hloom_metrics(NULL) WHERE namespace = 'metrics' AND name = 'hostloom_lock_active';
 
 -- Reset: counts begin again, what is held is held, and it says since when.
 SELECT value AS since FROM hloom_metrics WHERE name = 'hostloom_lock_start_time_seconds' \gset
