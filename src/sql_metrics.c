@@ -1,7 +1,7 @@
 /*
  * sql_metrics.c
- *	  SQL: hloom_metrics(active), the instruments of this database as rows, hloom_openmetrics(), the same
- *	  as text, and hloom_metrics_reset().
+ *	  SQL: hloom_metrics(active), the instruments of this database as rows, hloom_openmetrics(), the
+ *	  same as text, and hloom_metrics_reset().
  *
  * Names are those of the metrics an exporter serves; a row, or a line, is one series.
  */
