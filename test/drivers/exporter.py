@@ -1,15 +1,19 @@
-"""doc/postgres_exporter.yml with the real prometheus-postgres-exporter, against hloom_metrics."""
+"""doc/postgres_exporter.yml with the real prometheus-postgres-exporter, against hloom_metrics, and
+what doc/grafana-dashboard.json asks for."""
 
+import json
 import os
+import re
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
 import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
-QUERIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../doc/postgres_exporter.yml")
+DOC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../doc/")
 NAMESPACE = "exporter"
 
 
@@ -47,7 +51,7 @@ def export(role):
             "prometheus-postgres-exporter",
             "--disable-default-metrics",
             "--disable-settings-metrics",
-            f"--extend.query-path={QUERIES}",
+            f"--extend.query-path={DOC}postgres_exporter.yml",
             f"--web.listen-address=127.0.0.1:{port}",
         ],
         env={**os.environ, "DATA_SOURCE_NAME": source},
@@ -62,13 +66,30 @@ def export(role):
     return text, log
 
 
-with psycopg.connect(autocommit=True) as conn:
+def wait_for_held(conn):
+    try:
+        conn.execute(
+            "SELECT * FROM hloom_try_acquire(%s, 'held', max_wait => '1 min',"
+            " retry => hloom_retry_interval(100, '10 s'))",
+            [NAMESPACE],
+        )
+    except psycopg.errors.QueryCanceled:
+        pass
+
+
+with psycopg.connect(autocommit=True) as conn, psycopg.connect(autocommit=True) as waiting:
     conn.execute("CREATE ROLE hloom_exporter LOGIN IN ROLE pg_monitor")
+    waiter = threading.Thread(target=wait_for_held, args=[waiting])
     try:
         take = "SELECT hloom_release(t) FROM hloom_try_acquire(%s, 'given-back') AS t"
         conn.execute(take, [NAMESPACE])
+        conn.execute("SELECT * FROM hloom_try_acquire(%s, 'held', '2 min')", [NAMESPACE])
         conn.execute("SELECT * FROM hloom_try_acquire(%s, 'held')", [NAMESPACE])
-        conn.execute("SELECT * FROM hloom_try_acquire(%s, 'held')", [NAMESPACE])
+        waiter.start()
+        while not conn.execute("SELECT EXISTS (SELECT FROM hloom_waiters)").fetchone()[0]:
+            if not waiter.is_alive():
+                raise RuntimeError("it does not wait")
+            time.sleep(0.01)
         text, log = export("hloom_exporter")
         rows = conn.execute(
             "SELECT name, outcome, le, value FROM hloom_metrics WHERE namespace = %s", [NAMESPACE]
@@ -79,6 +100,8 @@ with psycopg.connect(autocommit=True) as conn:
             if line.startswith("# TYPE")
         )
     finally:
+        waiting.cancel()
+        waiter.join()
         conn.execute("DROP ROLE hloom_exporter")
 
 families = list(text_string_to_metric_families(text))
@@ -105,19 +128,37 @@ missing = {
 }
 check("level=error" not in log, "no query fails")
 check(len(expected) > 80 and not missing, "it serves each row of hloom_metrics")
-check(not set(samples) - set(expected), "and nothing else of the namespace")
 for key, values in missing.items():
     print(key, values)
+more = {name for name, _, _ in set(samples) - set(expected)}
 check(
-    {f.name: f.type for f in families}.get("hostloom_lock_acquire_duration_seconds") == "histogram",
+    more == {"hostloom_lock_waiting_sessions", "hostloom_lock_waiting_longest_seconds"},
+    "and who waits, but nothing else of the namespace",
+)
+check(samples.get(("hostloom_lock_waiting_sessions", None, None)) == 1.0, "one does")
+check(
+    {family.name: family.type for family in families}["hostloom_lock_hold_duration_seconds"]
+    == "histogram",
     "histograms are histograms",
 )
-names = {sample.name for family in families for sample in family.samples}
-check("hostloom_lock_start_time_seconds" in names, "it says since when")
+served = {sample.name: sample for family in families for sample in family.samples}
+healthy = {
+    sample.labels["provider"]: sample.value
+    for family in families
+    for sample in family.samples
+    if sample.name == "hostloom_lock_provider_healthy"
+}
+check(healthy.get("table") == 1.0, "it serves which providers are healthy")
+
+with open(DOC + "grafana-dashboard.json", encoding="utf-8") as file:
+    dashboard = json.load(file)
+asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+asked += [v["query"]["query"] for v in dashboard["templating"]["list"] if v["type"] == "query"]
+names = {name for text in asked for name in re.findall(r"hostloom_lock_\w+(?=[{),])", text)}
+names -= {name for name in names if name.endswith(("_namespace", "_outcome"))}
 check(
-    {s.labels["provider"]: s.value for f in families for s in f.samples
-     if s.name == "hostloom_lock_provider_healthy"}.get("table") == 1.0,
-    "and which providers are healthy",
+    len(names) > 10 and not names - set(served),
+    f"the dashboard asks for what is served: {sorted(names - set(served))}",
 )
 if "level=error" in log:
     print(log)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The examples of README.md, the lock from three drivers: psycopg 3, JDBC and node-postgres, and its
-# metrics as a parser of OpenMetrics reads them.
+# metrics as a parser of OpenMetrics and as prometheus-postgres-exporter read them.
 # Prints TAP.
 # PGHOST (a TCP address), PGPORT, PGUSER and PGDATABASE name a database that has hloom_lock.
 set -uo pipefail
@@ -55,7 +55,7 @@ install_pg() {
 driver readme 27 env PYTHONDONTWRITEBYTECODE=1 "$python" readme.py
 driver psycopg 66 env PYTHONDONTWRITEBYTECODE=1 "$python" psycopg_client.py
 driver openmetrics 6 env PYTHONDONTWRITEBYTECODE=1 "$python" openmetrics.py
-driver exporter 6 env PYTHONDONTWRITEBYTECODE=1 "$python" exporter.py
+driver exporter 7 env PYTHONDONTWRITEBYTECODE=1 "$python" exporter.py
 driver jdbc 62 java -cp "$jar" JdbcClient.java
 if install_pg; then
 	driver node-pg 61 env NODE_PATH="$NODE_PATH" node node_client.js

@@ -213,7 +213,8 @@ look('TRUNCATE hloom_leases');
 
 # ---- Who sees whom
 look(q{CREATE ROLE team; CREATE ROLE ordinary LOGIN; CREATE ROLE member LOGIN IN ROLE team;
-CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor;
+CREATE ROLE monitor LOGIN IN ROLE pg_monitor; CREATE ROLE stats LOGIN IN ROLE pg_read_all_stats;
+CREATE ROLE data LOGIN IN ROLE pg_read_all_data;
 SELECT hloom_configure('team', role => 'team');
 SELECT count(*) FROM unnest(ARRAY['team', 'free']) AS ns, hloom_acquire(ns, 'k')});
 my ($in_team, $in_team_pid) = begin_wait('in team', 'SET ROLE member; ' . acquire('team', 'k'));
@@ -225,6 +226,7 @@ my %sees = (
 	member => "free/ordinary free/postgres team/member team/postgres|{$in_team_pid}|{$in_free_pid}"
 	  . '|free/2 team/2');
 $sees{monitor} = $sees{postgres} = $sees{member};
+$sees{stats} = $sees{data} = $sees{ordinary};
 for my $role (sort keys %sees)
 {
 	is( look("SET ROLE $role; SELECT (SELECT string_agg(namespace || '/' || role, ' '"
