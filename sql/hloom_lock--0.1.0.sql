@@ -611,6 +611,54 @@ AS 'MODULE_PATHNAME', 'hloom_sql_blocking_pids';
 COMMENT ON FUNCTION hloom_blocking_pids(integer) IS
 'the processes a process waits for to get a key: the one that took the lease, if it still runs, then those that come before it among the waiters, in their order; empty when it waits for no key of this database, or of a namespace the current user may not use. As pg_blocking_pids() is for PostgreSQL''s own locks. Errors: 55000';
 
+CREATE FUNCTION hloom_activities(
+	OUT started_at pg_catalog.timestamptz,
+	OUT duration_ms pg_catalog.float8,
+	OUT name pg_catalog.text,
+	OUT namespace pg_catalog.text,
+	OUT key pg_catalog.text,
+	OUT key_cut pg_catalog.bool,
+	OUT acquired pg_catalog.bool,
+	OUT wait_ms pg_catalog.float8,
+	OUT hold_ms pg_catalog.float8,
+	OUT trace_id pg_catalog.text,
+	OUT span_id pg_catalog.text,
+	OUT parent_span_id pg_catalog.text,
+	OUT sampled pg_catalog.bool,
+	OUT pid pg_catalog.int4,
+	OUT role pg_catalog.text
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 1000
+AS 'MODULE_PATHNAME', 'hloom_sql_activities';
+
+COMMENT ON FUNCTION hloom_activities() IS
+'behind view hloom_activities. Errors: 55000';
+
+CREATE VIEW hloom_activities AS
+	SELECT started_at, duration_ms, name, namespace, key, key_cut, acquired, wait_ms, hold_ms, trace_id, span_id, parent_span_id, sampled, pid, role
+	FROM hloom_activities();
+
+COMMENT ON VIEW hloom_activities IS
+'the latest acquisitions and locked actions that are over, of the namespaces the current user may use, of all for members of pg_monitor and pg_read_all_stats; as spans of traces';
+COMMENT ON COLUMN hloom_activities.started_at IS 'when it began, by the server''s clock';
+COMMENT ON COLUMN hloom_activities.duration_ms IS 'milliseconds it took';
+COMMENT ON COLUMN hloom_activities.name IS 'lock.acquire: an acquisition; lock.execute: an action with the acquisition before it';
+COMMENT ON COLUMN hloom_activities.namespace IS 'namespace of the key';
+COMMENT ON COLUMN hloom_activities.key IS 'what was to be locked, within its namespace; the first 160 bytes';
+COMMENT ON COLUMN hloom_activities.key_cut IS 'whether the key is longer';
+COMMENT ON COLUMN hloom_activities.acquired IS 'whether the lease was granted; NULL: the acquisition was cut short, or it is lock.execute';
+COMMENT ON COLUMN hloom_activities.wait_ms IS 'milliseconds until the key was granted or given up; NULL: neither, or it is lock.execute';
+COMMENT ON COLUMN hloom_activities.hold_ms IS 'milliseconds from the request of the lease until it was given back, or the call ended whose lease ends with the transaction; NULL: there was no lease, or it is lock.acquire';
+COMMENT ON COLUMN hloom_activities.trace_id IS 'the trace it is part of, 32 hex digits: the one of hloom_lock.traceparent, or a new one';
+COMMENT ON COLUMN hloom_activities.span_id IS 'its own id, 16 hex digits';
+COMMENT ON COLUMN hloom_activities.parent_span_id IS 'what it is part of: the lock.execute it was made in, or the span of hloom_lock.traceparent; NULL: nothing known';
+COMMENT ON COLUMN hloom_activities.sampled IS 'whether who began the trace records it; NULL: it was begun here';
+COMMENT ON COLUMN hloom_activities.pid IS 'server process that made it; it may be gone';
+COMMENT ON COLUMN hloom_activities.role IS 'role that made it; NULL: dropped since';
+
+GRANT SELECT ON hloom_activities TO PUBLIC;
+
 CREATE FUNCTION hloom_health(
 	namespace pg_catalog.text DEFAULT NULL,
 	OUT provider pg_catalog.text,

@@ -3,7 +3,7 @@
  *	  The composed lock: attempts until granted, given up or failed.
  *
  * Adds to the attempt loop (attempts.c) the waiting (waiting.c, waitlist.c), lock_timeout,
- * re-entrancy, and the counters.
+ * re-entrancy, the counters, and the activity that tells how it went.
  * Nothing is held when an acquisition ends otherwise than granted.  Knows the provider contract
  * and no SQL.
  */
@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "acquire.h"
+#include "activities.h"
 #include "attempts.h"
 #include "calls.h"
 #include "compat.h"
@@ -181,7 +182,9 @@ attempt(HloomAttempts *run)
 			hloom_handle_prepare(call);
 		else if (call->scope != HLOOM_SCOPE_LEASE)
 			hloom_error_scope(acquisition->provider->name);
-		call->requested_at = GetCurrentTimestamp();
+		call->requested_at = acquisition->asked_at = GetCurrentTimestamp();
+		if (acquisition->began_at == 0)
+			acquisition->began_at = call->requested_at;
 		call->deadline = hloom_time_add(call->requested_at, call->lease);
 		if (call->wait_until == 0)
 			call->wait_until = patience_ends(run, call->requested_at);
@@ -217,11 +220,16 @@ course_of(const HloomAcquisition *acquisition, const char *cause)
 	return course;
 }
 
+/*
+ * The acquisition ends so.
+ */
 static void
-count(const HloomAcquisition *acquisition, HloomTiming outcome)
+count(HloomAcquisition *acquisition, HloomTiming outcome)
 {
 	const HloomKey *name = &acquisition->call.name;
 
+	acquisition->outcome = outcome;
+	acquisition->ended = true;
 	hloom_stats_time(name->ns, name->ns_len, outcome, acquisition->waited);
 }
 
@@ -229,7 +237,7 @@ count(const HloomAcquisition *acquisition, HloomTiming outcome)
  * The acquisition ends without an answer of the provider.
  */
 static void
-fail(const HloomAcquisition *acquisition, HloomReply reply, bool late, const char *cause)
+fail(HloomAcquisition *acquisition, HloomReply reply, bool late, const char *cause)
 {
 	HloomCourse course = course_of(acquisition,
 								   late ? "the grant came after the lease had run out" : cause);
@@ -272,6 +280,7 @@ join(HloomAcquisition *acquisition)
 		return false;
 	call->owner = *owner;
 	call->requested_at = GetCurrentTimestamp();
+	acquisition->began_at = acquisition->asked_at = call->requested_at;
 	call->deadline = hloom_time_add(call->requested_at, call->lease);
 	acquisition->attempts = 1;
 	reply = hloom_calls_is_held(acquisition->provider, call, grant, &cause);
@@ -320,14 +329,10 @@ run_waiting(HloomAttempts *run)
 }
 
 /*
- * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
- * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
- * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
- * lock_timeout, 40P01, 55006 while this transaction changes the provider, and what interrupts
- * raise; nothing is held then.
+ * Takes the lease, as hloom_acquire(), which has looked whether it may.
  */
-bool
-hloom_acquire(HloomAcquisition *acquisition)
+static bool
+take(HloomAcquisition *acquisition)
 {
 	Acquiring	acquiring = {.acquisition = acquisition};
 	HloomAttempts run = {
@@ -339,11 +344,6 @@ hloom_acquire(HloomAcquisition *acquisition)
 		.state = &acquiring
 	};
 	HloomReply	reply;
-
-	acquisition->provider = hloom_provider_require(acquisition->options.provider);
-	hloom_moving_check(&acquisition->call.name, acquisition->provider->name);
-	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
-		hloom_error_reentrancy(&acquisition->call.name);
 
 	if (acquisition->call.scope == HLOOM_SCOPE_TRANSACTION && join(acquisition))
 		return true;
@@ -379,93 +379,72 @@ hloom_acquire(HloomAcquisition *acquisition)
 }
 
 /*
- * Returns when its owner must stop to rely on a lease that hloom_acquire granted.  In a disabled
- * namespace that is never.
- */
-TimestampTz
-hloom_acquire_end(const HloomAcquisition *acquisition)
-{
-	const HloomCall *call = &acquisition->call;
-
-	return acquisition->options.enabled ? hloom_time_add(call->requested_at, call->lease) :
-		HLOOM_UNCOORDINATED_END;
-}
-
-/*
- * Raises 55P03 for an acquisition that hloom_acquire returned false for.
- */
-void
-hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
-{
-	HloomCourse course = course_of(acquisition, NULL);
-
-	hloom_error_busy(&course, &acquisition->grant, false);
-}
-
-/*
- * Warns of a lost lease.  Our providers count it themselves, when the row goes.
+ * Tells how the acquisition went: of one that was cut short, its key.
  */
 static void
-tell_lost(const HloomAcquisition *acquisition, const HloomCourse *course)
+tell(const HloomAcquisition *acquisition)
 {
-	if (!hloom_provider_is_own(acquisition->provider))
-		hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_LOST),
-			 errmsg("LockLeaseLost: the lease ended before the action did"),
-			 errdetail_internal("%s", hloom_error_detail(course)),
-			 errhint("Another owner may have worked at the same time; use a longer lease.")));
+	HloomActivity activity = {
+		.kind = HLOOM_ACTIVITY_ACQUIRE,
+		.name = &acquisition->call.name,
+		.started_at = acquisition->began_at,
+		.duration = acquisition->waited,
+		.waited = acquisition->waited,
+		.held = HLOOM_NOT_TOLD
+	};
+
+	if (likely(acquisition->ended))
+		activity.acquired = acquisition->outcome == HLOOM_TIMING_ACQUIRED ?
+			HLOOM_ACQUIRED_YES : HLOOM_ACQUIRED_NO;
+	else
+	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (activity.started_at == 0)
+			activity.started_at = now;
+		activity.duration = Max(now - activity.started_at, 0);
+	}
+	if (!acquisition->ended || acquisition->outcome == HLOOM_TIMING_UNAVAILABLE)
+		activity.waited = HLOOM_NOT_TOLD;
+	hloom_activity_add(&activity);
 }
 
 /*
- * Gives back a lease that hloom_acquire granted.  Warns when it was lost meanwhile or when that is
- * not known; raises what interrupts and a broken store raise.
+ * Takes the lease and tells of it, whatever comes.
  */
-void
-hloom_acquire_give_back(HloomAcquisition *acquisition)
+static bool
+take_and_tell(HloomAcquisition *acquisition)
 {
-	HloomCall  *call = &acquisition->call;
-	HloomCourse course = {.name = &call->name,.attempts = 1};
-	HloomReply	reply;
+	bool		granted;
 
-	call->requested_at = GetCurrentTimestamp();
-	call->deadline = hloom_time_add(call->requested_at, acquisition->options.default_lease);
-	reply = hloom_calls_release(acquisition->provider, call, &course.cause);
-	if (reply == HLOOM_YES || reply == HLOOM_NO)
-		hloom_handle_forget(call);
-	if (reply == HLOOM_YES)
-		return;
-	if (reply != HLOOM_NO)
+	PG_TRY();
 	{
-		course.waited = GetCurrentTimestamp() - call->requested_at;
-		hloom_error_warn_release(&course);
-		return;
+		granted = take(acquisition);
 	}
-	tell_lost(acquisition, &course);
+	PG_CATCH();
+	{
+		tell(acquisition);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	tell(acquisition);
+	return granted;
 }
 
 /*
- * Warns when a lease that hloom_acquire granted was lost meanwhile, or when that is not known.
+ * Takes the lease.  Returns true when it is granted; grant and call then tell it, and its local
+ * end is call.requested_at + call.lease.  Returns false when the key stayed busy; grant then tells
+ * of the holder.  Raises LL001 for a key locked by an action that runs, LL002 to LL004, 55P03 for
+ * lock_timeout, 40P01, 55006 while this transaction changes the provider, and what interrupts
+ * raise; nothing is held then.
  */
-void
-hloom_acquire_check(HloomAcquisition *acquisition)
+bool
+hloom_acquire(HloomAcquisition *acquisition)
 {
-	HloomCall  *call = &acquisition->call;
-	HloomCourse course = {.name = &call->name,.attempts = 1};
-	HloomGrant	grant = {0};
-	HloomReply	reply;
+	acquisition->provider = hloom_provider_require(acquisition->options.provider);
+	hloom_moving_check(&acquisition->call.name, acquisition->provider->name);
+	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
+		hloom_error_reentrancy(&acquisition->call.name);
 
-	call->requested_at = GetCurrentTimestamp();
-	call->deadline = hloom_time_add(call->requested_at, acquisition->options.default_lease);
-	reply = hloom_calls_is_held(acquisition->provider, call, &grant, &course.cause);
-	if (reply == HLOOM_YES)
-		return;
-	if (reply == HLOOM_NO)
-	{
-		hloom_handle_forget(call);
-		tell_lost(acquisition, &course);
-		return;
-	}
-	course.waited = GetCurrentTimestamp() - call->requested_at;
-	hloom_error_warn_check(&course);
+	return hloom_activity_ring ? take_and_tell(acquisition) : take(acquisition);
 }

@@ -8,6 +8,7 @@
 #include "hloom.h"
 #include "options.h"
 #include "retry.h"
+#include "stats.h"
 
 /* "9999-01-01 00:00:00+00", the end of what never ends: a lease in a disabled namespace. */
 #define HLOOM_UNCOORDINATED_END INT64CONST(252424080000000000)
@@ -25,6 +26,10 @@ typedef struct HloomAcquisition
 	HloomGrant	grant;
 	int64		attempts;		/* calls of the provider */
 	int64		waited;			/* microseconds since the acquisition began */
+	TimestampTz began_at;		/* the first attempt; 0: none was made */
+	TimestampTz asked_at;		/* the last one */
+	bool		ended;			/* with an outcome, as opposed to cut short */
+	HloomTiming outcome;
 } HloomAcquisition;
 
 extern bool hloom_acquire(HloomAcquisition *acquisition);

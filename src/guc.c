@@ -15,6 +15,13 @@
 #include "guc.h"
 #include "hloom.h"
 #include "retry.h"
+#include "trace.h"
+
+/*
+ * How many activities are kept, those of all databases together.  More where many are made between
+ * two looks of whoever exports them; 0, nothing is kept and nothing spent on it.
+ */
+int			hloom_activity_history = 1024;
 
 /*
  * Whether the server renews leases of scope "session" and "transaction" while their backend lives.
@@ -107,6 +114,22 @@ int			hloom_retry_step = 50;
  * a lock of its own.
  */
 bool		hloom_strict_namespaces = false;
+
+/*
+ * The span of the client's in which activities begin, as a W3C traceparent: set by a client that
+ * traces.  hloom_client_span is what it tells.
+ */
+static char *traceparent = NULL;
+HloomSpan	hloom_client_span = {0};
+
+/*
+ * Assign hook.  What is no valid traceparent is none: tracing must not fail who is traced.
+ */
+static void
+assign_traceparent(const char *value, void *extra)
+{
+	(void) hloom_trace_parse(value, &hloom_client_span);
+}
 
 static void
 define_durations(void)
@@ -234,7 +257,15 @@ hloom_guc_init(void)
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 
-	/* Core refuses to define it in a session. */
+	/* Core refuses to define these in a session. */
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("hloom_lock.activity_history",
+								"Activities that are kept, the latest ones.",
+								"Of all databases; 0: none.",
+								&hloom_activity_history,
+								1024, 0, 1000000,
+								PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
 	if (process_shared_preload_libraries_in_progress)
 		DefineCustomIntVariable("hloom_lock.max_tracked_leases",
 								"Leases that can follow a session or a transaction at a time.",
@@ -268,6 +299,14 @@ hloom_guc_init(void)
 							   "table",
 							   PGC_SIGHUP, 0,
 							   NULL, NULL, NULL);
+
+	DefineCustomStringVariable("hloom_lock.traceparent",
+							   "Span of the client's in which activities begin.",
+							   "A W3C traceparent; what is none is ignored.",
+							   &traceparent,
+							   "",
+							   PGC_USERSET, 0,
+							   NULL, assign_traceparent, NULL);
 
 	MarkGUCPrefixReserved("hloom_lock");
 }

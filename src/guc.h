@@ -5,7 +5,10 @@
 #ifndef HLOOM_GUC_H
 #define HLOOM_GUC_H
 
+#include "trace.h"
+
 /* Durations are milliseconds. */
+extern int	hloom_activity_history;
 extern bool hloom_auto_extend;
 extern int	hloom_default_lease;
 extern bool hloom_detect_reentrancy;
@@ -23,6 +26,9 @@ extern int	hloom_retry_jitter;
 extern int	hloom_retry_limit;
 extern int	hloom_retry_step;
 extern bool hloom_strict_namespaces;
+
+/* The client's, none when it told none. */
+extern HloomSpan hloom_client_span;
 
 extern void hloom_guc_init(void);
 

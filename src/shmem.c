@@ -3,9 +3,9 @@
  *	  The state all backends of a server share, its request and its start.
  *
  * There is no lock here: one field is constant, the others are atomics that stand alone.  The
- * counters, the losses, the tracked leases, the leases in memory, the waiters and the workers' work
- * have protocols of their own, and their LWLocks in the tranche requested here.  A crash restart
- * makes the memory anew, and with it a new incarnation.  Knows nothing of leases.
+ * counters, the losses, the tracked leases, the leases in memory, the waiters, the activities and
+ * the workers' work have protocols of their own, and their LWLocks in the tranche requested here.
+ * A crash restart makes the memory anew, and with it a new incarnation.  Knows nothing of leases.
  */
 #include "postgres.h"
 
@@ -15,6 +15,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "activities.h"
 #include "compat.h"
 #include "hloom.h"
 #include "losses.h"
@@ -36,7 +37,9 @@ shared_size(void)
 	return add_size(MAXALIGN(sizeof(HloomShared)),
 					add_size(hloom_stats_size(),
 							 add_size(hloom_work_size(),
-									  add_size(hloom_losses_size(), hloom_waitlist_size()))));
+									  add_size(hloom_losses_size(),
+											   add_size(hloom_waitlist_size(),
+														hloom_activities_size())))));
 }
 
 static void
@@ -84,7 +87,9 @@ start_shared(void)
 	hloom_work_start(memory, found);
 	memory += hloom_work_size();
 	hloom_losses_start(memory, found);
-	hloom_waitlist_start(memory + hloom_losses_size(), found);
+	memory += hloom_losses_size();
+	hloom_waitlist_start(memory, found);
+	hloom_activities_start(memory + hloom_waitlist_size(), found);
 	hloom_tracked_start(found);
 	hloom_memory_start(found);
 	LWLockRelease(AddinShmemInitLock);

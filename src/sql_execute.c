@@ -16,6 +16,7 @@
 
 #include "acquire.h"
 #include "action.h"
+#include "activities.h"
 #include "compat.h"
 #include "contain.h"
 #include "errors.h"
@@ -130,10 +131,11 @@ run_action(void *arg)
 }
 
 /*
- * Runs the action under the lease and returns its number of rows.  Passes its error on unchanged.
+ * Runs the action under the lease and returns its number of rows, and in *held for how long this
+ * call had the lease.  Passes its error on unchanged.
  */
 static uint64
-run_locked(HloomAcquisition *acquisition, const HloomAction *action)
+run_locked(HloomAcquisition *acquisition, const HloomAction *action, volatile int64 *held)
 {
 	Locked		locked = {.name = &acquisition->call.name,.action = action};
 	ErrorData  *error;
@@ -142,9 +144,55 @@ run_locked(HloomAcquisition *acquisition, const HloomAction *action)
 		hloom_acquire_raise_busy(acquisition);
 	error = hloom_contain(run_action, &locked);
 	end_call(acquisition, error != NULL);
+	*held = Max(GetCurrentTimestamp() - acquisition->asked_at, 0);
 	if (error != NULL)
 		ReThrowError(error);
 	return locked.rows;
+}
+
+/*
+ * Runs the action, locked unless locking is off.  *held is set when there was a lease.
+ */
+static uint64
+run(HloomAcquisition *acquisition, const HloomAction *action, volatile int64 *held)
+{
+	if (!acquisition->options.enabled)
+	{
+		hloom_error_warn_disabled(&acquisition->call.name);
+		return hloom_action_run(action);
+	}
+	return run_locked(acquisition, action, held);
+}
+
+/*
+ * The same, and tells of it, whatever comes.  What the action does is part of it.
+ */
+static uint64
+run_and_tell(HloomAcquisition *acquisition, const HloomAction *action)
+{
+	HloomActivityFrame frame;
+	HloomActivity activity = {
+		.kind = HLOOM_ACTIVITY_EXECUTE,
+		.name = &acquisition->call.name,
+		.started_at = GetCurrentTimestamp(),
+		.waited = HLOOM_NOT_TOLD
+	};
+	volatile int64 held = HLOOM_NOT_TOLD;
+	volatile uint64 rows = 0;
+
+	hloom_activity_enter(&frame);
+	PG_TRY();
+	{
+		rows = run(acquisition, action, &held);
+	}
+	PG_FINALLY();
+	{
+		activity.held = held;
+		activity.duration = Max(GetCurrentTimestamp() - activity.started_at, 0);
+		hloom_activity_leave(&frame, &activity);
+	}
+	PG_END_TRY();
+	return rows;
 }
 
 /*
@@ -154,21 +202,19 @@ static uint64
 execute(FunctionCallInfo fcinfo, HloomAction *action, const char *function)
 {
 	HloomAcquisition acquisition = {0};
+	int64		held;
 
 	hloom_args_require(function, true);
 	hloom_args_acquisition(&acquisition, fcinfo, &places, true, HLOOM_SCOPE_TRANSACTION);
 	take_action(action, fcinfo);
 	check_isolation(function);
 
-	if (!acquisition.options.enabled)
-	{
-		hloom_error_warn_disabled(&acquisition.call.name);
-		return hloom_action_run(action);
-	}
-	if (PG_ARGISNULL(places.scope) && !acquisition.call.cancel &&
+	if (acquisition.options.enabled &&
+		PG_ARGISNULL(places.scope) && !acquisition.call.cancel &&
 		!hloom_provider_is_own(hloom_provider_require(acquisition.options.provider)))
 		acquisition.call.scope = HLOOM_SCOPE_LEASE;
-	return run_locked(&acquisition, action);
+	return hloom_activity_ring ? run_and_tell(&acquisition, action) :
+		run(&acquisition, action, &held);
 }
 
 /*

@@ -95,12 +95,20 @@ draw_id(void)
 void
 hloom_trace_begin(HloomSpan *span, const HloomSpan *parent)
 {
-	*span = *parent;
-	span->parent = parent->id;
+	/* One half is the process's: the other is random enough for a sampler, and costs one draw. */
+	static uint64 own_half = 0;
+
 	span->id = draw_id();
+	span->parent = parent->id;
+	span->sampled = parent->sampled;
 	if (parent->id != 0)
+	{
+		span->trace_high = parent->trace_high;
+		span->trace_low = parent->trace_low;
 		return;
-	span->trace_high = draw_id();
+	}
+	if (unlikely(own_half == 0))
+		own_half = draw_id();
+	span->trace_high = own_half;
 	span->trace_low = draw_id();
-	span->sampled = HLOOM_SAMPLED_UNKNOWN;
 }

@@ -180,7 +180,11 @@ SELECT columns_are('hloom_waiters', ARRAY['pid', 'role', 'application_name', 'na
 SELECT set_eq($$SELECT relname || ' ' || privilege_type FROM pg_class, aclexplode(relacl)
 	WHERE relnamespace = (SELECT extnamespace FROM pg_extension WHERE extname = 'hloom_lock')
 	AND relname ~ '^hloom_' AND grantee = 0$$,
-	ARRAY['hloom_locks SELECT', 'hloom_waiters SELECT'], 'everybody may read these two');
+	ARRAY['hloom_locks SELECT', 'hloom_waiters SELECT', 'hloom_activities SELECT'],
+	'everybody may read these');
+SELECT columns_are('hloom_activities', ARRAY['started_at', 'duration_ms', 'name', 'namespace', 'key',
+	'key_cut', 'acquired', 'wait_ms', 'hold_ms', 'trace_id', 'span_id', 'parent_span_id', 'sampled',
+	'pid', 'role']);
 
 -- Options of namespaces: each is an argument of hloom_configure, in the order of the columns, and a
 -- line of hloom_describe.
@@ -203,7 +207,8 @@ SELECT is_empty($$SELECT tgname FROM pg_trigger WHERE tgrelid = 'hloom_namespace
 
 -- Settings.
 SELECT set_eq($$SELECT name FROM pg_settings WHERE name ~ '^hloom_lock\.'$$,
-	ARRAY['hloom_lock.auto_extend', 'hloom_lock.default_lease', 'hloom_lock.detect_reentrancy',
+	ARRAY['hloom_lock.activity_history', 'hloom_lock.traceparent',
+		'hloom_lock.auto_extend', 'hloom_lock.default_lease', 'hloom_lock.detect_reentrancy',
 		'hloom_lock.enabled', 'hloom_lock.max_hold', 'hloom_lock.max_key_length', 'hloom_lock.max_tracked_leases', 'hloom_lock.memory_leases',
 		'hloom_lock.metrics_namespaces',
 		'hloom_lock.notify_lost', 'hloom_lock.reap_interval',
