@@ -445,6 +445,5 @@ hloom_acquire(HloomAcquisition *acquisition)
 	hloom_moving_check(&acquisition->call.name, acquisition->provider->name);
 	if (acquisition->options.detect_reentrancy && hloom_nesting_holds(&acquisition->call.name))
 		hloom_error_reentrancy(&acquisition->call.name);
-
 	return hloom_activity_ring ? take_and_tell(acquisition) : take(acquisition);
 }

@@ -60,13 +60,10 @@ text_datum(const char *s, int len)
 	return PointerGetDatum(cstring_to_text_with_len(s, len));
 }
 
-static Datum
-id_datum(uint64 id)
+static char *
+hex_of(uint64 id)
 {
-	char		digits[17];
-
-	snprintf(digits, sizeof(digits), "%016" INT64_MODIFIER "x", id);
-	return CStringGetTextDatum(digits);
+	return psprintf("%08x%08x", (uint32) (id >> 32), (uint32) id);
 }
 
 /*
@@ -92,14 +89,12 @@ set_role(ActivityRow *row, Oid role)
 static void
 set_span(ActivityRow *row, const HloomSpan *span)
 {
-	char		digits[33];
+	char	   *trace = psprintf("%s%s", hex_of(span->trace_high), hex_of(span->trace_low));
 
-	snprintf(digits, sizeof(digits), "%016" INT64_MODIFIER "x%016" INT64_MODIFIER "x",
-			 span->trace_high, span->trace_low);
-	row->values[ACTIVITY_TRACE_ID] = CStringGetTextDatum(digits);
-	row->values[ACTIVITY_SPAN_ID] = id_datum(span->id);
+	row->values[ACTIVITY_TRACE_ID] = CStringGetTextDatum(trace);
+	row->values[ACTIVITY_SPAN_ID] = CStringGetTextDatum(hex_of(span->id));
 	row->nulls[ACTIVITY_PARENT_SPAN_ID] = span->parent == 0;
-	row->values[ACTIVITY_PARENT_SPAN_ID] = id_datum(span->parent);
+	row->values[ACTIVITY_PARENT_SPAN_ID] = CStringGetTextDatum(hex_of(span->parent));
 	row->nulls[ACTIVITY_SAMPLED] = span->sampled == HLOOM_SAMPLED_UNKNOWN;
 	row->values[ACTIVITY_SAMPLED] = BoolGetDatum(span->sampled == HLOOM_SAMPLED_YES);
 }

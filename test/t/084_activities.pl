@@ -42,7 +42,7 @@ for my $i ($size + 1 .. 3 * $size + 1)
 
 # ---- calls that are cut short ------------------------------------------------------------------
 
-# cut($what, $end, $state): a client waits for a busy key until it is ended
+# cut($what, $sql, $rows): a client waits for a busy key until it is cancelled
 my $cut = 0;
 
 sub cut
@@ -84,6 +84,19 @@ turn('after');
 is( ask($session,
 		"SELECT count(*), count(parent_span_id) FROM hloom_activities WHERE key = 'after'"),
 	'1|0', 'which others are not');
+
+# A session that is terminated has no time to tell.
+ask($session, "SELECT FROM hloom_acquire('cut', 'terminated')");
+my $waiter = start_sql($node,
+	q{SELECT hloom_acquire('cut', 'terminated', retry => hloom_retry_interval(1000, '1 h'))},
+	'cut');
+my $waits = q{SELECT pid FROM hloom_waiters WHERE key = 'terminated'};
+$pid = wait_until('it waits', sub { ask($session, $waits) });
+ask($session, "SELECT pg_terminate_backend($pid, 60000)");
+finish_sql($waiter);
+is(ask($session, "SELECT count(*) FROM hloom_activities WHERE pid = $pid"), '0', 'terminated');
+turn('after');
+is((split /\n/, ask($session, $seen))[0], 'after', 'and nobody minds');
 
 # ---- each database sees its own ----------------------------------------------------------------
 
