@@ -415,19 +415,17 @@ tell(const HloomAcquisition *acquisition)
 static bool
 take_and_tell(HloomAcquisition *acquisition)
 {
-	bool		granted;
+	volatile bool granted = false;
 
 	PG_TRY();
 	{
 		granted = take(acquisition);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		tell(acquisition);
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	tell(acquisition);
 	return granted;
 }
 

@@ -95,20 +95,22 @@ draw_id(void)
 void
 hloom_trace_begin(HloomSpan *span, const HloomSpan *parent)
 {
-	/* One half is the process's: the other is random enough for a sampler, and costs one draw. */
 	static uint64 own_half = 0;
+	uint64		id = draw_id();
 
-	span->id = draw_id();
-	span->parent = parent->id;
-	span->sampled = parent->sampled;
 	if (parent->id != 0)
 	{
-		span->trace_high = parent->trace_high;
-		span->trace_low = parent->trace_low;
+		*span = *parent;
+		span->id = id;
+		span->parent = parent->id;
 		return;
 	}
+
+	/* One draw is enough: half of the trace is the process's, the other half its first span. */
 	if (unlikely(own_half == 0))
 		own_half = draw_id();
 	span->trace_high = own_half;
-	span->trace_low = draw_id();
+	span->trace_low = span->id = id;
+	span->parent = 0;
+	span->sampled = HLOOM_SAMPLED_UNKNOWN;
 }
