@@ -415,17 +415,19 @@ tell(const HloomAcquisition *acquisition)
 static bool
 take_and_tell(HloomAcquisition *acquisition)
 {
-	volatile bool granted = false;
+	bool		granted;
 
 	PG_TRY();
 	{
 		granted = take(acquisition);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
 		tell(acquisition);
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	tell(acquisition);
 	return granted;
 }
 
