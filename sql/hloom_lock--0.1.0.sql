@@ -640,7 +640,7 @@ CREATE VIEW hloom_activities AS
 	FROM hloom_activities();
 
 COMMENT ON VIEW hloom_activities IS
-'the latest acquisitions and locked actions that are over, of the namespaces the current user may use, of all for members of pg_monitor and pg_read_all_stats; as spans of traces';
+'the latest acquisitions and locked actions that are over, of the namespaces the current user may use, of all for members of pg_monitor; as spans of traces';
 COMMENT ON COLUMN hloom_activities.started_at IS 'when it began, by the server''s clock';
 COMMENT ON COLUMN hloom_activities.duration_ms IS 'milliseconds it took';
 COMMENT ON COLUMN hloom_activities.name IS 'lock.acquire: an acquisition; lock.execute: an action with the acquisition before it';

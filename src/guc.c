@@ -240,11 +240,54 @@ define_switches(void)
 }
 
 /*
+ * What shared memory is made for.  Core refuses to define these in a session.
+ */
+static void
+define_capacities(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	DefineCustomIntVariable("hloom_lock.activity_history",
+							"Activities that are kept, the latest ones.",
+							"Of all databases; 0: none.",
+							&hloom_activity_history,
+							1024, 0, 1000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.max_tracked_leases",
+							"Leases that can follow a session or a transaction at a time.",
+							NULL,
+							&hloom_max_tracked_leases,
+							10000, 100, 10000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.memory_leases",
+							"Leases that provider \"memory\" can keep at a time.",
+							NULL,
+							&hloom_memory_leases,
+							10000, 100, 10000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("hloom_lock.metrics_namespaces",
+							"Namespaces that have metrics of their own.",
+							"The others are counted together, as \"(other)\".",
+							&hloom_metrics_namespaces,
+							256, 1, 1000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+}
+
+/*
  * Defines the settings.  Called once, from _PG_init.
  */
 void
 hloom_guc_init(void)
 {
+	define_capacities();
 	define_durations();
 	define_retry();
 	define_switches();
@@ -256,41 +299,6 @@ hloom_guc_init(void)
 							512, 1, HLOOM_MAX_KEY_CHARS,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
-
-	/* Core refuses to define these in a session. */
-	if (process_shared_preload_libraries_in_progress)
-		DefineCustomIntVariable("hloom_lock.activity_history",
-								"Activities that are kept, the latest ones.",
-								"Of all databases; 0: none.",
-								&hloom_activity_history,
-								1024, 0, 1000000,
-								PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-	if (process_shared_preload_libraries_in_progress)
-		DefineCustomIntVariable("hloom_lock.max_tracked_leases",
-								"Leases that can follow a session or a transaction at a time.",
-								NULL,
-								&hloom_max_tracked_leases,
-								10000, 100, 10000000,
-								PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-	if (process_shared_preload_libraries_in_progress)
-		DefineCustomIntVariable("hloom_lock.memory_leases",
-								"Leases that provider \"memory\" can keep at a time.",
-								NULL,
-								&hloom_memory_leases,
-								10000, 100, 10000000,
-								PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-
-	if (process_shared_preload_libraries_in_progress)
-		DefineCustomIntVariable("hloom_lock.metrics_namespaces",
-								"Namespaces that have metrics of their own.",
-								"The others are counted together, as \"(other)\".",
-								&hloom_metrics_namespaces,
-								256, 1, 1000000,
-								PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
 
 	DefineCustomStringVariable("hloom_lock.provider",
 							   "Keeps the leases of namespaces that name no provider.",

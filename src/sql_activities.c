@@ -151,7 +151,7 @@ hloom_sql_activities(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	looking.row_context = AllocSetContextCreate(CurrentMemoryContext, "hloom_lock row",
 												ALLOCSET_SMALL_SIZES);
-	looking.sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	looking.sees_all = has_privs_of_role(GetUserId(), ROLE_PG_MONITOR);
 	hloom_activities_visit(add_activity, &looking);
 	MemoryContextDelete(looking.row_context);
 	return (Datum) 0;

@@ -130,7 +130,7 @@ WHERE namespace = 'activities' AND key LIKE 'i-%' GROUP BY 1, 2, 3 ORDER BY 1, 3
 -- Who sees what: as hloom_locks.
 CREATE ROLE regress_hloom_ordinary;
 CREATE ROLE regress_hloom_member;
-CREATE ROLE regress_hloom_watcher IN ROLE pg_read_all_stats;
+CREATE ROLE regress_hloom_watcher IN ROLE pg_monitor;
 CREATE ROLE regress_hloom_monitor IN ROLE pg_monitor;
 SELECT role FROM hloom_configure('activities-team', role => 'regress_hloom_member');
 SELECT count(*) FROM hloom_try_acquire('activities-team', 'j', '1 min', owner => hl.owner(1));

@@ -34,6 +34,7 @@ INSERT INTO look (object, sql) VALUES
 	('hloom_blocking_pids', $$SELECT cardinality(hloom_blocking_pids(pg_backend_pid()))$$),
 	('hloom_metrics', $$SELECT count(DISTINCT namespace) FROM hloom_metrics WHERE namespace LIKE 'seeing%'$$),
 	('hloom_openmetrics', $$SELECT count(hloom_openmetrics())$$),
+	('hloom_activities', $$SELECT count(*) FROM hloom_activities WHERE namespace LIKE 'seeing%'$$),
 	('hloom_health', $$SELECT count(*) FROM hloom_health() WHERE provider IN ('table', 'memory')$$),
 	('hloom_namespaces', $$SELECT count(*) FROM hloom_namespaces WHERE namespace LIKE 'seeing%'$$),
 	('hloom_describe', $$SELECT count(*) > 0 FROM hloom_describe('seeing')$$),
