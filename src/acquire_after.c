@@ -11,6 +11,7 @@
 #include "acquire.h"
 #include "calls.h"
 #include "errors.h"
+#include "events.h"
 #include "handle.h"
 #include "lease_time.h"
 #include "provider.h"
@@ -48,15 +49,19 @@ hloom_acquire_raise_busy(const HloomAcquisition *acquisition)
  * Warns of a lost lease.  Our providers count it themselves, when the row goes.
  */
 static void
-tell_lost(const HloomAcquisition *acquisition, const HloomCourse *course)
+tell_lost(const HloomAcquisition *acquisition)
 {
+	const HloomKey *name = &acquisition->call.name;
+	HloomEvent	event;
+
 	if (!hloom_provider_is_own(acquisition->provider))
-		hloom_stats_add(course->name->ns, course->name->ns_len, HLOOM_STAT_LOST, 1);
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_LOST),
-			 errmsg("LockLeaseLost: the lease ended before the action did"),
-			 errdetail_internal("%s", hloom_error_detail(course)),
-			 errhint("Another owner may have worked at the same time; use a longer lease.")));
+		hloom_stats_add(name->ns, name->ns_len, HLOOM_STAT_LOST, 1);
+	if (!hloom_event_begin_for(&event, HLOOM_EVENT_LOST, name))
+		return;
+	hloom_event_add_number(&event, "fence", acquisition->grant.fence);
+	hloom_event_add(&event, "reason", "not held when the action ended");
+	event.hint = "Another owner may have worked at the same time; use a longer lease.";
+	hloom_event_write(&event, "the lease ended before the action did");
 }
 
 /*
@@ -80,10 +85,10 @@ hloom_acquire_give_back(HloomAcquisition *acquisition)
 	if (reply != HLOOM_NO)
 	{
 		course.waited = GetCurrentTimestamp() - call->requested_at;
-		hloom_error_warn_release(&course);
+		hloom_event_unanswered(HLOOM_EVENT_RELEASE_FAILED, &course);
 		return;
 	}
-	tell_lost(acquisition, &course);
+	tell_lost(acquisition);
 }
 
 /*
@@ -105,9 +110,9 @@ hloom_acquire_check(HloomAcquisition *acquisition)
 	if (reply == HLOOM_NO)
 	{
 		hloom_handle_forget(call);
-		tell_lost(acquisition, &course);
+		tell_lost(acquisition);
 		return;
 	}
 	course.waited = GetCurrentTimestamp() - call->requested_at;
-	hloom_error_warn_check(&course);
+	hloom_event_unanswered(HLOOM_EVENT_CHECK_FAILED, &course);
 }

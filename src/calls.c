@@ -23,6 +23,7 @@
 #include "compat.h"
 #include "contain.h"
 #include "errors.h"
+#include "events.h"
 #include "lease_time.h"
 #include "provider.h"
 #include "stats.h"
@@ -234,6 +235,20 @@ hloom_calls_commit_begin(const HloomProvider *provider, const HloomCall *call, i
 	return checked(&attempt, cause);
 }
 
+static void
+report_clean_up(const HloomKey *name, const char *outcome, const char *cause)
+{
+	HloomEvent	event;
+
+	if (!hloom_event_begin_for(&event, HLOOM_EVENT_ORPHAN, name))
+		return;
+	hloom_event_add(&event, "outcome", outcome);
+	if (cause)
+		hloom_event_add(&event, "cause", cause);
+	hloom_event_write(&event, "clean-up release of key \"%s\": %s",
+					  pnstrdup(name->key, name->key_len), outcome);
+}
+
 /*
  * The clean-up release after an attempt that nobody will hear of: one release with the attempt's
  * owner, bounded by the lease and by five seconds, counted by its outcome.  Returns false when that
@@ -256,12 +271,8 @@ hloom_calls_clean_up(const HloomProvider *provider, const HloomCall *call)
 	hloom_stats_add(call->name.ns, call->name.ns_len,
 					reply == HLOOM_YES ? HLOOM_STAT_ORPHAN_RELEASED :
 					reply == HLOOM_NO ? HLOOM_STAT_ORPHAN_ABSENT : HLOOM_STAT_ORPHAN_FAILED, 1);
-	ereport(DEBUG1,
-			(errmsg_internal("LockOrphanRelease: clean-up release of key \"%s\": %s",
-							 pnstrdup(call->name.key, call->name.key_len),
-							 reply == HLOOM_YES ? "released" :
-							 reply == HLOOM_NO ? "absent" : "failed"),
-			 cause ? errdetail_internal("%s", cause) : 0));
+	report_clean_up(&call->name, reply == HLOOM_YES ? "released" :
+					reply == HLOOM_NO ? "absent" : "failed", cause);
 	if (cancelled)
 		ReThrowError(cancelled);
 	return reply == HLOOM_YES || reply == HLOOM_NO;

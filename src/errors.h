@@ -40,14 +40,10 @@ pg_noreturn extern void hloom_error_reply(HloomReply reply, const HloomCourse *c
 pg_noreturn extern void hloom_error_busy(const HloomCourse *course, const HloomGrant *holder,
 										 bool lock_timeout);
 pg_noreturn extern void hloom_error_reentrancy(const HloomKey *name);
-extern void hloom_error_warn_release(const HloomCourse *course);
 pg_noreturn extern void hloom_error_lost(const HloomKey *name, HloomLostPlace place, bool ended);
 extern void hloom_error_make_lost(ErrorData *error, const HloomKey *name, bool ended);
 extern void hloom_error_warn_no_block(const char *what);
 pg_noreturn extern void hloom_error_no_guard(const char *provider);
-extern void hloom_error_warn_check(const HloomCourse *course);
-extern void hloom_error_warn_extend(const HloomCourse *course);
-extern void hloom_error_warn_disabled(const HloomKey *name);
 pg_noreturn extern void hloom_error_null(const char *argument);
 pg_noreturn extern void hloom_error_own_lease(const HloomKey *name);
 extern void hloom_error_add_wait(StringInfo cycle, int pid, bool lease, const HloomKey *name,

@@ -149,8 +149,9 @@ typedef struct HloomProvider
 	HloomReply	(*holder) (const HloomCall *call, HloomGrant *grant);
 
 	/*
-	 * YES: somebody held it and does no more.  NO: nobody did, or a commit depends on it.  The
-	 * call has no owner.  May be NULL: cannot be done.
+	 * YES: somebody held it and does no more, and grant tells fence and holder for the log, as
+	 * far as they are known.  NO: nobody did, or a commit depends on it.  The call has no owner.
+	 * May be NULL: cannot be done.
 	 */
 	HloomReply	(*force_release) (const HloomCall *call, HloomGrant *grant);
 

@@ -83,20 +83,28 @@ unlock(Found *found)
 	hloom_bucket_unlock(&found->bucket);
 }
 
+static void
+take_name(HloomGrantName *name, const HloomRow *row)
+{
+	name->ns = pnstrdup(row->texts, row->ns_len);
+	name->key = pnstrdup(row->texts + row->ns_len, row->key_len);
+}
+
 /*
  * Frees the row of a grant that was given back, whether it has ended or not, unless a commit still
- * depends on it; one given back too late is counted as lost.  Returns its key, palloc'd, or NULL
- * when nothing was freed.
+ * depends on it; one given back too late is counted as lost.  Returns whether it did, and then its
+ * names, palloc'd.
  */
-char *
-hloom_grant_remove(Relation rel, const HloomTrackedId *id)
+bool
+hloom_grant_remove(Relation rel, const HloomTrackedId *id, HloomGrantName *name)
 {
 	Found		found;
-	char	   *key = NULL;
+	bool		removes;
 
 	find_locked(&found, rel, id, BUFFER_LOCK_EXCLUSIVE);
-	if (found.row != NULL && hloom_tracked_is_given_back(id) &&
-		!hloom_tracked_is_committing(id, NULL))
+	removes = found.row != NULL && hloom_tracked_is_given_back(id) &&
+		!hloom_tracked_is_committing(id, NULL);
+	if (removes)
 	{
 		HloomRow	head = *found.row;
 		HloomJudge	judge;
@@ -105,7 +113,7 @@ hloom_grant_remove(Relation rel, const HloomTrackedId *id)
 
 		hloom_bucket_judge(&found.bucket, &judge);
 		lost = hloom_row_is_lost(&head, &judge);
-		key = pnstrdup(found.row->texts + found.row->ns_len, found.row->key_len);
+		take_name(name, found.row);
 		head.flags |= HLOOM_ROW_FREE;
 		delta.buffers = 0;
 		hloom_delta_set(&delta, found.buf, found.row, &head, offsetof(HloomRow, texts));
@@ -114,7 +122,7 @@ hloom_grant_remove(Relation rel, const HloomTrackedId *id)
 			hloom_purge_count_lost(found.row, HLOOM_LOSS_EXPIRED);
 	}
 	unlock(&found);
-	return key;
+	return removes;
 }
 
 /*
@@ -138,13 +146,6 @@ hloom_grant_commit_begin(Relation rel, const HloomTrackedId *id, TimestampTz *en
 		reply = hloom_tracked_commit_begin(id, *end);
 	unlock(&found);
 	return reply;
-}
-
-static void
-take_name(HloomGrantName *name, const HloomRow *row)
-{
-	name->ns = pnstrdup(row->texts, row->ns_len);
-	name->key = pnstrdup(row->texts + row->ns_len, row->key_len);
 }
 
 /*

@@ -16,7 +16,7 @@ typedef struct HloomGrantName
 	char	   *key;
 } HloomGrantName;
 
-extern char *hloom_grant_remove(Relation rel, const HloomTrackedId *id);
+extern bool hloom_grant_remove(Relation rel, const HloomTrackedId *id, HloomGrantName *name);
 extern HloomReply hloom_grant_commit_begin(Relation rel, const HloomTrackedId *id,
 										   TimestampTz *end);
 extern bool hloom_grant_name(Relation rel, const HloomTrackedId *id, HloomGrantName *name);

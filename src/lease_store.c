@@ -152,9 +152,20 @@ hloom_store_release(Relation rel, const HloomCall *call, const HloomGrant *grant
 }
 
 /*
- * Frees the key whoever holds it, who has lost it then, which is counted.  Returns false when
- * nobody does, or when a commit depends on the lease; grant->holder_pid is then whose, as far as it
- * is known.
+ * Fills grant with who holds the key; holder_pid is 0 when a former server gave it.
+ */
+static void
+tell_holder(const HloomWalk *walk, HloomGrant *grant)
+{
+	hloom_walk_tell_holder(&walk->head, walk->mine, grant);
+	if (walk->head.incarnation != walk->judge.incarnation)
+		grant->holder_pid = 0;
+}
+
+/*
+ * Frees the key whoever holds it, who has lost it then, which is counted, and whom grant tells.
+ * Returns false when nobody does, or when a commit depends on the lease; grant->holder_pid is then
+ * whose, as far as it is known.
  */
 bool
 hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, HloomChange *change)
@@ -173,6 +184,7 @@ hloom_store_take_away(Relation rel, const HloomCall *call, HloomGrant *grant, Hl
 	if (frees)
 	{
 		waiter = free_row(&bucket, &walk, change);
+		tell_holder(&walk, grant);
 		hloom_place_count_lost(call, &walk.head, HLOOM_LOSS_TAKEN_AWAY);
 		forget_entry(&walk.head);
 	}
@@ -241,12 +253,9 @@ hloom_store_holder(Relation rel, const HloomCall *call, HloomGrant *grant)
 
 	hloom_walk_lock(rel, call, 0, BUFFER_LOCK_SHARE, &bucket, &walk);
 	hloom_bucket_unlock(&bucket);
-	if (!walk.held)
-		return false;
-	hloom_walk_tell_holder(&walk.head, walk.mine, grant);
-	if (walk.head.incarnation != walk.judge.incarnation)
-		grant->holder_pid = 0;
-	return true;
+	if (walk.held)
+		tell_holder(&walk, grant);
+	return walk.held;
 }
 
 /*

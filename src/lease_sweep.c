@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "events.h"
 #include "lease_grant.h"
 #include "lease_sweep.h"
 #include "lease_table.h"
@@ -31,32 +32,44 @@ static HloomTrackedId *later = NULL;
 static int	later_count = 0;
 static int	later_room = 0;
 
+static void
+report_removed(const HloomGrantName *name)
+{
+	HloomEvent	event;
+
+	if (!hloom_event_begin(&event, HLOOM_EVENT_ORPHAN, name->ns, name->key))
+		return;
+	hloom_event_add(&event, "outcome", "released");
+	hloom_event_write(&event, "clean-up release of key \"%s\": released", name->key);
+}
+
 /*
- * The row is gone whose key this is; NULL: there was none.  Drops the entry, too.
+ * Drops the entry of a grant whose row is gone; removed: it went just now, and had this name.
  */
 static void
-drop_entry(const HloomTrackedId *id, char *key)
+drop_entry(const HloomTrackedId *id, bool removed, HloomGrantName *name)
 {
-	if (key == NULL &&
-		(!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id, NULL)))
+	if (!removed && (!hloom_tracked_is_given_back(id) || hloom_tracked_is_committing(id, NULL)))
 		return;					/* somebody else's by now, or a commit depends on it */
-	if (hloom_tracked_drop(id, key != NULL) && key != NULL)
-		ereport(DEBUG1,
-				(errmsg_internal("LockOrphanRelease: clean-up release of key \"%s\": released",
-								 key)));
-	if (key != NULL)
-		pfree(key);
+	if (hloom_tracked_drop(id, removed) && removed)
+		report_removed(name);
+	if (removed)
+	{
+		pfree(name->ns);
+		pfree(name->key);
+	}
 }
 
 static void
 remove_row(Relation rel, const HloomTrackedId *id)
 {
 	XLogRecPtr	saved = hloom_durable_begin();
-	char	   *key = hloom_grant_remove(rel, id);
+	HloomGrantName name;
+	bool		removed = hloom_grant_remove(rel, id, &name);
 
-	if (key != NULL)
+	if (removed)
 		hloom_durable_forget(saved, GetCurrentTimestamp());
-	drop_entry(id, key);
+	drop_entry(id, removed, &name);
 }
 
 /*
@@ -70,10 +83,11 @@ sweep_memory(HloomTrackedId *ids, int count)
 	for (int i = 0; i < count; i++)
 	{
 		HloomTrackedId id = ids[i];
+		HloomGrantName name;
 
 		CHECK_FOR_INTERRUPTS();
 		if (hloom_tracked_is_in_memory(&id))
-			drop_entry(&id, hloom_memory_grant_remove(&id));
+			drop_entry(&id, hloom_memory_grant_remove(&id, &name), &name);
 		else
 			ids[left++] = id;
 	}

@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "events.h"
 #include "lease_key.h"
 #include "loss.h"
 
@@ -318,6 +319,26 @@ hloom_loss_end(bool exempt)
 }
 
 /*
+ * LockCancellationCallbackFailed: what the statement does about a cancel, in an exception block,
+ * has raised, and that is what the client gets.  The lease stays one to be told of.
+ */
+static void
+report_masked(const ErrorData *error)
+{
+	TimestampTz nearest;
+	const Watch *lost = find_lost(GetCurrentTimestamp(), &nearest);
+	const HloomKey *name = cleaned_up.ns != NULL ? &cleaned_up : lost != NULL ? &lost->name : NULL;
+	HloomEvent	event;
+
+	if (name == NULL || !hloom_event_begin_for(&event, HLOOM_EVENT_CALLBACK_FAILED, name))
+		return;
+	hloom_event_add(&event, "sqlstate", unpack_sql_state(error->sqlerrcode));
+	hloom_event_add(&event, "cause", error->message);
+	hloom_event_write(&event, "the statement that lost its lease on key \"%s\" was cancelled and"
+					  " ended with another error", pnstrdup(name->key, name->key_len));
+}
+
+/*
  * It has ended with an error, and we are in the handler of that.  Raises LL010 in its place if it
  * is the cancel that was sent here, or what became of the program of a COPY by it.
  */
@@ -329,11 +350,16 @@ hloom_loss_failed(void)
 	bool		ended;
 
 	disarm();
-	if (!cancelled || (geterrcode() != ERRCODE_QUERY_CANCELED &&
-					   geterrcode() != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION))
+	if (!cancelled)
 		return;
 	MemoryContextSwitchTo(TopTransactionContext ? TopTransactionContext : TopMemoryContext);
 	error = CopyErrorData();
+	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED &&
+		error->sqlerrcode != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION)
+	{
+		report_masked(error);
+		return;
+	}
 	if (!take_lost(&name, &ended))
 		return;
 	FlushErrorState();

@@ -56,31 +56,31 @@ make_room(HloomGrantName *name)
 
 /*
  * Removes the entry of a grant that was given back, whether it has ended or not, unless a commit
- * still depends on it; one given back too late is counted as lost.  Returns its key, palloc'd, or
- * NULL when nothing was removed.
+ * still depends on it; one given back too late is counted as lost.  Returns whether it did, and
+ * then its names, palloc'd.
  */
-char *
-hloom_memory_grant_remove(const HloomTrackedId *id)
+bool
+hloom_memory_grant_remove(const HloomTrackedId *id, HloomGrantName *name)
 {
-	HloomGrantName name;
 	HloomMemoryLook look;
 	bool		removed;
 
-	make_room(&name);
+	make_room(name);
 	removed = find_locked(&look, id, LW_EXCLUSIVE) && !look.live &&
 		hloom_tracked_is_given_back(id);
 	if (removed)
 	{
-		copy_name(look.entry->row, &name);
+		copy_name(look.entry->row, name);
 		(void) hloom_memory_count_lost(&look);
 		hloom_memory_remove(look.entry);
 	}
 	unlock(id);
-	pfree(name.ns);
-	if (removed)
-		return name.key;
-	pfree(name.key);
-	return NULL;
+	if (!removed)
+	{
+		pfree(name->ns);
+		pfree(name->key);
+	}
+	return removed;
 }
 
 /*

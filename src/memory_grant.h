@@ -16,7 +16,7 @@ typedef struct HloomMemoryReap
 	int64		reaped;			/* leases, each of them lost */
 } HloomMemoryReap;
 
-extern char *hloom_memory_grant_remove(const HloomTrackedId *id);
+extern bool hloom_memory_grant_remove(const HloomTrackedId *id, HloomGrantName *name);
 extern HloomReply hloom_memory_commit_begin(const HloomTrackedId *id, TimestampTz *end);
 extern bool hloom_memory_grant_name(const HloomTrackedId *id, HloomGrantName *name);
 extern HloomReply hloom_memory_renew(const HloomTrackedId *id, HloomTerms *terms,

@@ -182,8 +182,8 @@ hloom_memory_release(const HloomCall *call)
 }
 
 /*
- * Frees the key whoever holds it, who has lost it then, which is counted.  Returns false when
- * nobody does, or when a commit depends on the lease; grant tells which.
+ * Frees the key whoever holds it, who has lost it then, which is counted, and whom grant tells.
+ * Returns false when nobody does, or when a commit depends on the lease; grant tells which.
  */
 bool
 hloom_memory_take_away(const HloomCall *call, HloomGrant *grant)
@@ -207,6 +207,7 @@ hloom_memory_take_away(const HloomCall *call, HloomGrant *grant)
 		hloom_losses_add(MyDatabaseId, call->name.ns, call->name.ns_len, call->name.key,
 						 call->name.key_len, row->fence, row->expires_at,
 						 HLOOM_LOSS_TAKEN_AWAY);
+		hloom_walk_tell_holder(row, look.mine, grant);
 		waiter = free_entry(&look);
 	}
 	hloom_memory_unlock(&look);

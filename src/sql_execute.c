@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "contain.h"
 #include "errors.h"
+#include "events.h"
 #include "nesting.h"
 #include "provider.h"
 #include "sql_args.h"
@@ -78,6 +79,32 @@ finish(void *arg)
 }
 
 /*
+ * It is not known what became of the lease: its release, or the look at it, has raised an error.
+ */
+static void
+report_end_failed(const HloomAcquisition *acquisition, const ErrorData *error)
+{
+	const HloomCall *call = &acquisition->call;
+	bool		released = call->scope != HLOOM_SCOPE_TRANSACTION;
+	HloomCourse course = {
+		.name = &call->name,
+		.waited = GetCurrentTimestamp() - call->requested_at,
+		.attempts = 1,
+		.cause = error->message
+	};
+	HloomEvent	event;
+
+	if (!hloom_event_begin_for(&event, released ? HLOOM_EVENT_RELEASE_FAILED :
+							   HLOOM_EVENT_CHECK_FAILED, &call->name))
+		return;
+	event.sqlstate = error->sqlerrcode;
+	hloom_event_add_course(&event, &course);
+	hloom_event_write(&event, "%s, %s", error->message,
+					  released ? "the lease may be held until its end" :
+					  "the lease may have been lost");
+}
+
+/*
  * The end of the call.  A lease of scope transaction is given back when others see what the action
  * wrote, or when that is undone (handle.c): here the caller is told if it was lost before.  Any
  * other is given back now, before the transaction commits.
@@ -88,18 +115,13 @@ finish(void *arg)
 static void
 end_call(HloomAcquisition *acquisition, bool failed)
 {
-	HloomCourse course = {.name = &acquisition->call.name,.attempts = 1};
 	ErrorData  *error = hloom_contain(finish, acquisition);
 
-	course.waited = GetCurrentTimestamp() - acquisition->call.requested_at;
 	if (error == NULL)
 		return;
 	if (!failed && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
 		ReThrowError(error);
-	ereport(WARNING,
-			(errcode(error->sqlerrcode),
-			 errmsg("LockReleaseFailed: %s, the lease may be held until its end", error->message),
-			 errdetail_internal("%s", hloom_error_detail(&course))));
+	report_end_failed(acquisition, error);
 	FreeErrorData(error);
 }
 
@@ -158,7 +180,7 @@ run(HloomAcquisition *acquisition, const HloomAction *action, volatile int64 *he
 {
 	if (!acquisition->options.enabled)
 	{
-		hloom_error_warn_disabled(&acquisition->call.name);
+		hloom_event_disabled(&acquisition->call.name);
 		return hloom_action_run(action);
 	}
 	return run_locked(acquisition, action, held);

@@ -12,6 +12,7 @@
 #include "calls.h"
 #include "compat.h"
 #include "errors.h"
+#include "events.h"
 #include "lease_time.h"
 #include "provider.h"
 #include "sql_args.h"
@@ -34,6 +35,42 @@ refuse(const HloomKey *name, int pid)
 }
 
 /*
+ * Adds a role by its name, if it still exists.
+ */
+static void
+add_role(HloomEvent *event, const char *field, Oid role)
+{
+	char	   *name = OidIsValid(role) ? GetUserNameFromId(role, true) : NULL;
+
+	if (name != NULL)
+		hloom_event_add(event, field, name);
+}
+
+/*
+ * LockForceRelease: who took the lease away from whom, and why.  What the provider did not tell of
+ * the holder is left out.
+ */
+static void
+report(const HloomKey *name, const HloomGrant *taken, const char *reason)
+{
+	HloomEvent	event;
+
+	if (!hloom_event_begin_for(&event, HLOOM_EVENT_FORCE_RELEASE, name))
+		return;
+	hloom_event_add(&event, "reason", reason);
+	hloom_event_add_number(&event, "pid", MyProcPid);
+	add_role(&event, "session_role", GetSessionUserId());
+	add_role(&event, "current_role", GetUserId());
+	if (taken->fence != 0)
+		hloom_event_add_number(&event, "fence", taken->fence);
+	if (taken->holder_pid != 0)
+		hloom_event_add_number(&event, "holder_pid", taken->holder_pid);
+	add_role(&event, "holder_role", taken->holder_role);
+	hloom_event_write(&event, "the lease on key \"%s\" was taken away from its holder",
+					  pnstrdup(name->key, name->key_len));
+}
+
+/*
  * SQL: hloom_force_release(namespace, key, reason).
  */
 Datum
@@ -45,7 +82,6 @@ hloom_sql_force_release(PG_FUNCTION_ARGS)
 	HloomCourse course = {.name = &call.name,.attempts = 1};
 	const HloomProvider *provider;
 	HloomReply	reply;
-	const char *role = GetUserNameFromId(GetUserId(), false);
 
 	hloom_args_require("hloom_force_release()", true);
 	hloom_args_name(&call.name, &options, fcinfo);
@@ -70,10 +106,6 @@ hloom_sql_force_release(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	if (!hloom_provider_is_own(provider))
 		hloom_stats_add(call.name.ns, call.name.ns_len, HLOOM_STAT_LOST, 1);
-	ereport(LOG,
-			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),
-			 errmsg("role \"%s\" took a lease away: %s",
-					role, text_to_cstring(PG_GETARG_TEXT_PP(2))),
-			 errdetail_internal("%s", hloom_error_detail(&course))));
+	report(&call.name, &grant, text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	PG_RETURN_BOOL(true);
 }

@@ -19,6 +19,7 @@
 #include "calls.h"
 #include "compat.h"
 #include "errors.h"
+#include "events.h"
 #include "handle.h"
 #include "lease_time.h"
 #include "provider.h"
@@ -95,7 +96,7 @@ acquire(FunctionCallInfo fcinfo, const char *function, bool must)
 	if (acquisition.call.scope == HLOOM_SCOPE_TRANSACTION)
 		hloom_error_warn_no_block("scope \"transaction\"");
 	if (unlikely(!acquisition.options.enabled))
-		hloom_error_warn_disabled(&acquisition.call.name);
+		hloom_event_disabled(&acquisition.call.name);
 	else if (!hloom_acquire(&acquisition))
 	{
 		if (must)
@@ -175,7 +176,7 @@ release(FunctionCallInfo fcinfo, HloomArgsForm form)
 			PG_RETURN_BOOL(false);
 		default:
 			course = course_of(&call, cause);
-			hloom_error_warn_release(&course);
+			hloom_event_unanswered(HLOOM_EVENT_RELEASE_FAILED, &course);
 			PG_RETURN_NULL();
 	}
 }
@@ -232,7 +233,7 @@ extend(FunctionCallInfo fcinfo, HloomArgsForm form)
 			PG_RETURN_BOOL(false);
 		default:
 			course = course_of(&call, cause);
-			hloom_error_warn_extend(&course);
+			hloom_event_unanswered(HLOOM_EVENT_EXTEND_FAILED, &course);
 			PG_RETURN_BOOL(false);
 	}
 }

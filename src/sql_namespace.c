@@ -25,6 +25,7 @@
 #include "calls_store.h"
 #include "compat.h"
 #include "errors.h"
+#include "events.h"
 #include "guc.h"
 #include "lease_key.h"
 #include "lease_time.h"
@@ -261,6 +262,37 @@ check_provider_change(const Target *target, const char *before, const char *afte
 				 errhint("Wait until they are released or have ended.")));
 }
 
+static bool
+is_enabled(const HloomOptions *row)
+{
+	return (row->in_row & BIT(HLOOM_OPTION_ENABLED)) != 0 ? row->enabled : hloom_enabled;
+}
+
+/*
+ * LockDerivedMaxWait: the row gives an enabled namespace a policy, or enables a namespace that has
+ * one.  What settings decide is each session's own, and nothing to tell of here.
+ */
+static void
+report_policy(const Target *target, const HloomOptions *before, const HloomOptions *after,
+			  uint32 given)
+{
+	uint32		told = is_enabled(before) ? given : after->in_row;
+	char	   *ns = pnstrdup(target->ns, target->ns_len);
+	char	   *policy;
+	int64		max_wait;
+	HloomEvent	event;
+
+	if (!is_enabled(after) || (told & BIT(HLOOM_OPTION_RETRY)) == 0 ||
+		!hloom_event_begin(&event, HLOOM_EVENT_MAX_WAIT, ns, NULL))
+		return;
+	policy = hloom_retry_describe(&after->retry);
+	max_wait = hloom_retry_max_total(&after->retry);
+	hloom_event_add(&event, "retry", policy);
+	hloom_event_add_number(&event, "max_wait_ms", max_wait / 1000);
+	hloom_event_write(&event, "by its policy, %s, namespace \"%s\" waits %s at most", policy, ns,
+					  hloom_time_text(max_wait));
+}
+
 /*
  * Writes the row.  Returns it as it is now, in the given context.  A transaction whose snapshot is
  * older than the row fails with 40001: with UPDATE, and with ON CONFLICT.
@@ -331,6 +363,7 @@ hloom_sql_configure(PG_FUNCTION_ARGS)
 	hloom_options_row_judge(&violations, target.ns, target.ns_len, NULL);
 	check_provider_change(&target, before.provider, after.provider);
 	row = write_row(&target, context);
+	report_policy(&target, &before, &after, given);
 	close_target(&target);
 	PG_RETURN_DATUM(row);
 }

@@ -21,6 +21,7 @@
 #include "acquire.h"
 #include "compat.h"
 #include "errors.h"
+#include "events.h"
 #include "sql_args.h"
 
 PG_FUNCTION_INFO_V1(hloom_sql_acquire_wait);
@@ -157,7 +158,7 @@ hloom_sql_acquire_wait(PG_FUNCTION_ARGS)
 	desc = result_desc(fcinfo);
 	leave_transaction();
 	if (!acquisition.options.enabled)
-		hloom_error_warn_disabled(&acquisition.call.name);
+		hloom_event_disabled(&acquisition.call.name);
 	else if (!hloom_acquire(&acquisition))
 		hloom_acquire_raise_busy(&acquisition);
 	return form_results(desc, &acquisition);

@@ -2,22 +2,20 @@
  * worker_report.c
  *	  What a worker tells of leases: lines of the server log, and notifications.
  *
- * A line begins with the name of its event, and its DETAIL is JSON with the event's number.  The
- * notification of losses is a JSON array on channel hloom_lost, as many to a message as fit, each
- * in a transaction of its own that holds nothing else: what goes wrong with it is logged and delays
- * nobody.  Anybody may listen, so the key is left out where the namespace is for members of a role.
+ * The lines are events (events.c).  The notification of losses is a JSON array on channel
+ * hloom_lost, as many to a message as fit, each in a transaction of its own that holds nothing
+ * else: what goes wrong with it is logged and delays nobody.  Anybody may listen, so the key is
+ * left out where the namespace is for members of a role.
  *
  * Owner tokens are not known here.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/fmgrprotos.h"
-#include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
@@ -25,7 +23,7 @@
 
 #include "compat.h"
 #include "contain.h"
-#include "errors.h"
+#include "events.h"
 #include "guc.h"
 #include "lease_time.h"
 #include "losses.h"
@@ -47,42 +45,21 @@
 #define LONGEST_WAIT "500ms"
 #define SILENCE (10 * USECS_PER_SEC)
 
-static void
-begin_detail(StringInfo buf, const char *event, int id, const char *ns, const char *key)
-{
-	initStringInfo(buf);
-	appendStringInfo(buf, "{\"event\": \"%s\", \"id\": %d, \"namespace\": ", event, id);
-	escape_json(buf, ns);
-	appendStringInfoString(buf, ", \"key\": ");
-	escape_json(buf, key);
-}
-
-static void
-add_time(StringInfo buf, const char *name, TimestampTz at)
-{
-	char text[	MAXDATELEN + 1];
-
-	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, NULL);
-	appendStringInfo(buf, ", \"%s\": \"%s\"", name, text);
-}
-
 /*
  * LockHoldThreshold: four fifths of a lease are over, and it was neither extended nor given back.
  */
 void
 hloom_report_threshold(const HloomGrantName *name, int64 lease, TimestampTz end)
 {
-	StringInfoData detail;
+	HloomEvent	event;
 
-	begin_detail(&detail, "LockHoldThreshold", 3103, name->ns, name->key);
-	appendStringInfo(&detail, ", \"lease_ms\": " INT64_FORMAT, lease / 1000);
-	add_time(&detail, "lease_end", end);
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("LockHoldThreshold: the lease on key \"%s\" is held for more than 80 %% of its"
-					" time", name->key),
-			 errdetail_internal("%s}", detail.data),
-			 errhint("Use a longer lease, hloom_extend() or auto_extend.")));
+	if (!hloom_event_begin(&event, HLOOM_EVENT_THRESHOLD, name->ns, name->key))
+		return;
+	hloom_event_add_number(&event, "lease_ms", lease / 1000);
+	hloom_event_add_time(&event, "lease_end", end);
+	event.hint = "Use a longer lease, hloom_extend() or auto_extend.";
+	hloom_event_write(&event, "the lease on key \"%s\" is held for more than 80 %% of its time",
+					  name->key);
 }
 
 /*
@@ -91,17 +68,14 @@ hloom_report_threshold(const HloomGrantName *name, int64 lease, TimestampTz end)
 void
 hloom_report_stopped(const HloomGrantName *name, const HloomTerms *terms)
 {
-	StringInfoData detail;
+	HloomEvent	event;
 
-	begin_detail(&detail, "LockAutoExtendStopped", 3106, name->ns, name->key);
-	appendStringInfo(&detail, ", \"max_hold_ms\": " INT64_FORMAT, terms->max_hold / 1000);
-	add_time(&detail, "lease_end", terms->end);
-	ereport(LOG,
-			(errcode(ERRCODE_SUCCESSFUL_COMPLETION),
-			 errmsg("LockAutoExtendStopped: the lease on key \"%s\" is renewed no more",
-					name->key),
-			 errdetail_internal("%s}", detail.data),
-			 errhint("If the work takes so long, raise max_hold or use hloom_extend().")));
+	if (!hloom_event_begin(&event, HLOOM_EVENT_STOPPED, name->ns, name->key))
+		return;
+	hloom_event_add_number(&event, "max_hold_ms", terms->max_hold / 1000);
+	hloom_event_add_time(&event, "lease_end", terms->end);
+	event.hint = "If the work takes so long, raise max_hold or use hloom_extend().";
+	hloom_event_write(&event, "the lease on key \"%s\" is renewed no more", name->key);
 }
 
 /*
@@ -110,14 +84,15 @@ hloom_report_stopped(const HloomGrantName *name, const HloomTerms *terms)
 void
 hloom_report_not_renewed(int count, const char *cause)
 {
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_TIMEOUT),
-			 errmsg_plural("LockExtendFailed: could not renew %d lease: %s",
-						   "LockExtendFailed: could not renew %d leases: %s",
-						   count, count, cause),
-			 errdetail_internal("{\"event\": \"LockExtendFailed\", \"id\": 3105}"),
-			 errhint("It is tried again until the leases end; hloom_health() tells who is in the"
-					 " way.")));
+	HloomEvent	event;
+
+	if (!hloom_event_begin(&event, HLOOM_EVENT_EXTEND_FAILED, NULL, NULL))
+		return;
+	hloom_event_add_number(&event, "leases", count);
+	hloom_event_add(&event, "cause", cause);
+	event.hint = "It is tried again until the leases end; hloom_health() tells who is in the way.";
+	hloom_event_write(&event, "could not renew %d %s: %s", count, count == 1 ? "lease" : "leases",
+					  cause);
 }
 
 typedef struct Masking
@@ -159,20 +134,32 @@ reason_text(HloomLossReason reason)
 static void
 log_loss(const HloomLoss *loss, const char *ns, const char *key)
 {
-	StringInfoData detail;
+	bool		expired = loss->reason == HLOOM_LOSS_EXPIRED;
+	HloomEvent	event;
 
-	begin_detail(&detail, "LockLeaseLost", 3102, ns, key);
-	appendStringInfo(&detail, ", \"fence\": " INT64_FORMAT ", \"reason\": \"%s\"", loss->fence,
-					 reason_text(loss->reason));
-	if (loss->reason == HLOOM_LOSS_EXPIRED)
-		add_time(&detail, "expired_at", loss->expired_at);
-	ereport(WARNING,
-			(errcode(HLOOM_ERRCODE_LOST),
-			 errmsg(loss->reason == HLOOM_LOSS_EXPIRED ?
-					"LockLeaseLost: the lease on key \"%s\" ended without being given back" :
-					"LockLeaseLost: the lease on key \"%s\" was taken away", key),
-			 errdetail_internal("%s}", detail.data)));
-	pfree(detail.data);
+	if (!hloom_event_begin(&event, HLOOM_EVENT_LOST, ns, key))
+		return;
+	hloom_event_add_number(&event, "fence", loss->fence);
+	hloom_event_add(&event, "reason", reason_text(loss->reason));
+	if (expired)
+		hloom_event_add_time(&event, "expired_at", loss->expired_at);
+	hloom_event_write(&event, "the lease on key \"%s\" %s", key,
+					  expired ? "ended without being given back" : "was taken away");
+}
+
+/*
+ * There are losses nobody will hear of one by one.
+ */
+static void
+log_dropped(int64 count)
+{
+	HloomEvent	event;
+
+	if (!hloom_event_begin(&event, HLOOM_EVENT_LOST, NULL, NULL))
+		return;
+	hloom_event_add_number(&event, "leases", count);
+	hloom_event_write(&event, INT64_FORMAT " losses were counted but are not told one by one, there"
+					  " were too many at a time", count);
 }
 
 /*
@@ -219,10 +206,7 @@ hloom_report_losses(List **notices)
 	if (losses == NULL)
 		return false;
 	if (losses->dropped > 0)
-		ereport(WARNING,
-				(errcode(HLOOM_ERRCODE_LOST),
-				 errmsg("LockLeaseLost: " INT64_FORMAT " losses were counted but are not told one"
-						" by one, there were too many at a time", losses->dropped)));
+		log_dropped(losses->dropped);
 	for (int i = 0; i < losses->count; i++)
 	{
 		const HloomLoss *loss = &losses->loss[i];
@@ -264,6 +248,24 @@ send_one(StringInfo notice, bool make_room)
 }
 
 /*
+ * LockCancellationCallbackFailed: who listens is not told.
+ */
+static void
+log_not_told(const ErrorData *error)
+{
+	HloomEvent	event;
+
+	if (!hloom_event_begin(&event, HLOOM_EVENT_CALLBACK_FAILED, NULL, NULL))
+		return;
+	event.sqlstate = error->sqlerrcode;
+	event.hint = "The losses are counted and logged all the same.";
+	hloom_event_add(&event, "channel", CHANNEL);
+	hloom_event_add(&event, "sqlstate", unpack_sql_state(error->sqlerrcode));
+	hloom_event_add(&event, "cause", error->message);
+	hloom_event_write(&event, "could not notify of lost leases: %s", error->message);
+}
+
+/*
  * Sends the notices.  Outside of a transaction.  An error is logged, and ends a transaction that
  * holds nothing else; what comes after it is not sent.
  */
@@ -301,10 +303,7 @@ hloom_report_send(List *notices)
 		if (now - complained_at >= COMPLAIN_EVERY)
 		{
 			complained_at = now;
-			ereport(WARNING,
-					(errcode(error->sqlerrcode),
-					 errmsg("could not notify of lost leases: %s", error->message),
-					 errdetail("The losses are counted and logged all the same.")));
+			log_not_told(error);
 		}
 	}
 	PG_END_TRY();

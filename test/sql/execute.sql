@@ -484,7 +484,6 @@ RESET hloom_lock.enabled;
 -- Giving back fails or comes too late: a warning, and the action's result or error stands.
 \set VERBOSITY terse
 SELECT hloom_execute_with_lock('execute', 'k', 'TRUNCATE hloom_leases');
-\set VERBOSITY default
 SELECT count(*) FROM hloom_leases;
 SELECT hloom_execute_with_lock('execute', 'k', $$SELECT hloom_release('execute', 'k', hl.owner(1))$$,
 	owner => hl.owner(1));
@@ -496,6 +495,7 @@ END $$;
 SELECT hloom_execute_with_lock('execute', 'k', 'SELECT release_and_fail()', owner => hl.owner(1));
 SELECT hloom_execute_with_lock('execute', 'k',
 	$$SELECT hl.wait_until_free('execute', 'k'), 1 AS done$$, lease => '300 ms');
+\set VERBOSITY default
 SELECT count(*) FROM hloom_leases;
 
 SET client_min_messages = warning;

@@ -14,7 +14,7 @@ use Test::More;
 
 # A key of 512 characters; i is its number
 my $LONG = q{lpad(i::text, 512, 'x')};
-my $NOT_TOLD = qr/WARNING:  could not notify of lost leases: (.*)/;
+my $NOT_TOLD = qr/WARNING:  LockCancellationCallbackFailed: could not notify of lost leases: (.*)/;
 my $node = make_loss_node(
 	'trouble',
 	init => { allows_streaming => 1, no_data_checksums => 1 },

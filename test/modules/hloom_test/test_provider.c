@@ -381,6 +381,8 @@ test_force_release(const HloomCall *call, HloomGrant *grant)
 	entry = entry_of(name);
 	grant->committing = entry->committing > 0;
 	grant->holder_pid = entry->pid;
+	grant->holder_role = entry->role;
+	grant->fence = entry->fence;
 	live = is_live(entry) && !grant->committing;
 	if (live)
 		entry->expires_at = 0;
