@@ -1,6 +1,6 @@
 -- What is written of an event: its name and level, and a DETAIL that is JSON whatever key, role or
 -- reason is in it, and that has no owner token.  Each script is run by a second session, since
--- neither a warning nor a line of the log can be caught.
+-- neither a warning nor a line of the log can be caught.  Those of the worker are in 083_events.pl.
 SELECT current_database() AS db \gset
 \setenv PGDATABASE :db
 \setenv PGOPTIONS '-c client_min_messages=debug1 -c statement_timeout=30s'
