@@ -127,10 +127,10 @@ hloom_event_add_number(HloomEvent *event, const char *field, int64 number)
 void
 hloom_event_add_time(HloomEvent *event, const char *field, TimestampTz at)
 {
-	char text[	MAXDATELEN + 1];
+	char		buf[MAXDATELEN + 1];
 
-	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, NULL);
-	hloom_event_add(event, field, text);
+	JsonEncodeDateTime(buf, TimestampTzGetDatum(at), TIMESTAMPTZOID, NULL);
+	hloom_event_add(event, field, buf);
 }
 
 /*

@@ -14,8 +14,9 @@ use Test::More;
 
 # A key of 512 characters; i is its number
 my $LONG = q{lpad(i::text, 512, 'x')};
-my $NOT_TOLD = qr/WARNING:  LockCancellationCallbackFailed: could not notify of lost leases: (.*)
-.*DETAIL:  \{"event": "LockCancellationCallbackFailed", "id": 3107, "channel": "hloom_lost", .*\}\n/;
+my $EVENT = 'LockCancellationCallbackFailed';
+my $NOT_TOLD = qr/WARNING:  $EVENT: could not notify of lost leases: (.*)
+.*DETAIL:  \{"event": "$EVENT", "id": 3107, "channel": "hloom_lost", .*\}\n/;
 my $node = make_loss_node(
 	'trouble',
 	init => { allows_streaming => 1, no_data_checksums => 1 },

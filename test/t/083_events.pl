@@ -192,7 +192,8 @@ ask($other, q{SELECT hloom_configure('e-memory', provider => 'memory')});
 for my $ns ('e', 'e-memory')
 {
 	($state) = ask_error($holder,
-		"SELECT fence / (fence - fence) FROM hloom_try_acquire('$ns', 'orphan-$ns', owner => mine(8))");
+		"SELECT 1 / (fence - fence) FROM hloom_try_acquire('$ns', 'orphan-$ns',"
+		  . ' owner => mine(8))');
 	is($state, '22012', 'a statement fails after it took a lease');
 	$event = logged_event('LockOrphanRelease', "orphan-$ns");
 	has_fields($event, 'namespace', 'key', 'outcome');
