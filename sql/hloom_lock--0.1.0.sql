@@ -554,7 +554,7 @@ COMMENT ON COLUMN hloom_locks.application IS 'application_name of the session th
 COMMENT ON COLUMN hloom_locks.state IS 'held; committing: a commit depends on the lease; reserved: nobody holds the key, it is kept for a moment for a waiter that was woken';
 COMMENT ON COLUMN hloom_locks.held_for IS 'since the lease was granted; NULL: reserved';
 COMMENT ON COLUMN hloom_locks.remaining IS 'until the lease ends unless it is extended, or until the key is kept for the waiter no more';
-COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end, backend exit or transaction end';
+COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end, backend exit, transaction end, or commit, the end of the one that depends on it';
 COMMENT ON COLUMN hloom_locks.fence IS 'fencing token: grows with every grant of the key; NULL: reserved';
 COMMENT ON COLUMN hloom_locks.waiters IS 'how many sessions wait for the key, with the one it is kept for; see hloom_waiters';
 COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease, or that the key is kept for; NULL: it is gone, or belongs to another server';

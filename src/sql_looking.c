@@ -79,11 +79,14 @@ text_datum(const char *s, int len)
 }
 
 /*
- * What else than the owner's release gives the key free.
+ * What else than the owner's release gives the key free.  While a commit depends on the lease that
+ * is the commit's end, whatever the lease's is.
  */
 static const char *
-freed_by(HloomScope scope)
+freed_by(HloomScope scope, bool committing)
 {
+	if (committing)
+		return "commit";
 	switch (scope)
 	{
 		case HLOOM_SCOPE_LEASE:
@@ -94,6 +97,15 @@ freed_by(HloomScope scope)
 			return "transaction end";
 	}
 	return "its end";
+}
+
+/*
+ * For people: whole milliseconds, and nothing that has not begun.
+ */
+static Datum
+readable(int64 usec)
+{
+	return IntervalPGetDatum(hloom_time_to_interval(Max(usec, 0) / 1000 * 1000));
 }
 
 static void
@@ -132,11 +144,10 @@ add_lease(const HloomLease *lease, void *arg)
 	set_holder(values, nulls, lease->holder_role);
 	values[LOCK_APPLICATION] = text_datum(lease->application, lease->application_len);
 	values[LOCK_STATE] = CStringGetTextDatum(lease->committing ? "committing" : "held");
-	values[LOCK_HELD_FOR] =
-		IntervalPGetDatum(hloom_time_to_interval(Max(looking->now - lease->granted_at, 0)));
-	values[LOCK_REMAINING] =
-		IntervalPGetDatum(hloom_time_to_interval(Max(lease->expires_at - looking->now, 0)));
-	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(lease->scope));
+	values[LOCK_HELD_FOR] = readable(looking->now - lease->granted_at);
+	values[LOCK_REMAINING] = readable(lease->expires_at - looking->now);
+	values[LOCK_FREED_BY] =
+		CStringGetTextDatum(freed_by(lease->scope, lease->committing));
 	values[LOCK_FENCE] = Int64GetDatum(lease->fence);
 	values[LOCK_WAITERS] = Int64GetDatum(queue ? queue->count : 0);
 	nulls[LOCK_HOLDER_PID] = lease->holder_pid == 0;
@@ -169,9 +180,8 @@ add_reserved(HloomLooking *looking, const HloomQueue *queue)
 	set_holder(values, nulls, waiter->role);
 	values[LOCK_APPLICATION] = CStringGetTextDatum(waiter->application);
 	values[LOCK_STATE] = CStringGetTextDatum("reserved");
-	values[LOCK_REMAINING] =
-		IntervalPGetDatum(hloom_time_to_interval(waiter->reserved_until - looking->now));
-	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(HLOOM_SCOPE_LEASE));
+	values[LOCK_REMAINING] = readable(waiter->reserved_until - looking->now);
+	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(HLOOM_SCOPE_LEASE, false));
 	values[LOCK_WAITERS] = Int64GetDatum(queue->count);
 	values[LOCK_HOLDER_PID] = Int32GetDatum(waiter->pid);
 	nulls[LOCK_HELD_FOR] = nulls[LOCK_FENCE] = nulls[LOCK_NOTE] = true;
