@@ -557,7 +557,7 @@ COMMENT ON COLUMN hloom_locks.remaining IS 'until the lease ends unless it is ex
 COMMENT ON COLUMN hloom_locks.freed_by IS 'what frees the key if its owner does not: its end, backend exit, transaction end, or commit, the end of the one that depends on it';
 COMMENT ON COLUMN hloom_locks.fence IS 'fencing token: grows with every grant of the key; NULL: reserved';
 COMMENT ON COLUMN hloom_locks.waiters IS 'how many sessions wait for the key, with the one it is kept for; see hloom_waiters';
-COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease, or that the key is kept for; NULL: it is gone, or belongs to another server';
+COMMENT ON COLUMN hloom_locks.holder_pid IS 'server process that took the lease; of one that is committing, the one that commits; of a reserved key, the one it is kept for. NULL: it is gone, or belongs to another server';
 COMMENT ON COLUMN hloom_locks.note IS 'free text of the call that took the lease';
 
 GRANT SELECT ON hloom_locks TO PUBLIC;

@@ -109,9 +109,9 @@ typedef struct HloomLease
 	TimestampTz granted_at;
 	TimestampTz expires_at;
 	HloomScope	scope;
-	bool		committing;		/* a commit depends on it */
+	bool		committing;		/* a commit depends on it, of holder_pid */
 	Oid			holder_role;
-	int			holder_pid;		/* 0: that process is gone */
+	int			holder_pid;		/* 0: the process that took it is gone */
 	const char *application;	/* not NULL */
 	const char *note;
 	uint16		application_len;

@@ -358,6 +358,7 @@ hloom_loss_failed(void)
 		error->sqlerrcode != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION)
 	{
 		report_masked(error);
+		FreeErrorData(error);
 		return;
 	}
 	if (!take_lost(&name, &ended))

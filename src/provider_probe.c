@@ -59,10 +59,10 @@ hloom_probe_form_lease(HloomLease *lease, const HloomRow *row, const HloomTracke
 	lease->granted_at = row->granted_at;
 	lease->expires_at = row->expires_at;
 	lease->scope = (HloomScope) row->scope;
-	lease->committing = hloom_tracked_any_marked(row->hash) &&
-		hloom_tracked_is_committing(id, NULL);
 	lease->holder_role = row->role;
 	lease->holder_pid = is_alive(row) ? row->pid : 0;
+	lease->committing = hloom_tracked_any_marked(row->hash) &&
+		hloom_tracked_is_committing(id, &lease->holder_pid);
 }
 
 /*

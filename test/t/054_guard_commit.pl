@@ -87,8 +87,8 @@ my $pid = $node->safe_psql('postgres',
 	q{SELECT pid FROM pg_stat_activity WHERE application_name = 'committer'});
 is($state, '55006', 'it cannot be taken away');
 like($message, qr/Process $pid is committing/, 'which names who commits');
-is(ask($other, "SELECT state, remaining, freed_by FROM hloom_locks WHERE key = 'k'"),
-	'committing|00:00:00|commit', 'hloom_locks shows why');
+is(ask($other, "SELECT state, remaining, freed_by, holder_pid FROM hloom_locks WHERE key = 'k'"),
+	"committing|00:00:00|commit|$pid", 'hloom_locks shows why, and who commits');
 ask($other, "SET lock_timeout = '100 ms'");
 for my $command (
 	'TRUNCATE hloom_leases',
