@@ -659,6 +659,42 @@ COMMENT ON COLUMN hloom_activities.role IS 'role that made it; NULL: dropped sin
 
 GRANT SELECT ON hloom_activities TO PUBLIC;
 
+CREATE FUNCTION hloom_losses(
+	OUT noticed_at pg_catalog.timestamptz,
+	OUT namespace pg_catalog.text,
+	OUT key pg_catalog.text,
+	OUT fence pg_catalog.int8,
+	OUT reason pg_catalog.text,
+	OUT granted_at pg_catalog.timestamptz,
+	OUT lease_end pg_catalog.timestamptz,
+	OUT holder pg_catalog.text,
+	OUT holder_pid pg_catalog.int4
+) RETURNS SETOF pg_catalog.record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 1000
+AS 'MODULE_PATHNAME', 'hloom_sql_losses';
+
+COMMENT ON FUNCTION hloom_losses() IS
+'behind view hloom_losses. Errors: 55000';
+
+CREATE VIEW hloom_losses AS
+	SELECT noticed_at, namespace, key, fence, reason, granted_at, lease_end, holder, holder_pid
+	FROM hloom_losses();
+
+COMMENT ON VIEW hloom_losses IS
+'the latest leases of this database that were lost, of the namespaces the current user may use, of all for members of pg_monitor; in memory, gone with the server';
+COMMENT ON COLUMN hloom_losses.noticed_at IS 'when the loss was noticed and counted';
+COMMENT ON COLUMN hloom_losses.namespace IS 'namespace of the key';
+COMMENT ON COLUMN hloom_losses.key IS 'what was locked, within its namespace';
+COMMENT ON COLUMN hloom_losses.fence IS 'number of the grant';
+COMMENT ON COLUMN hloom_losses.reason IS 'expired: it ended before it was given back; taken away: by hloom_force_release';
+COMMENT ON COLUMN hloom_losses.granted_at IS 'when it was granted';
+COMMENT ON COLUMN hloom_losses.lease_end IS 'when it ended, or would have';
+COMMENT ON COLUMN hloom_losses.holder IS 'role that took it; NULL: dropped since';
+COMMENT ON COLUMN hloom_losses.holder_pid IS 'server process that took it; it may be gone, or be of a former server';
+
+GRANT SELECT ON hloom_losses TO PUBLIC;
+
 CREATE FUNCTION hloom_health(
 	namespace pg_catalog.text DEFAULT NULL,
 	OUT provider pg_catalog.text,

@@ -12,6 +12,7 @@
 
 #include "hloom.h"
 #include "lease_key.h"
+#include "losses.h"
 #include "port/pg_bitutils.h"
 #include "storage/bufpage.h"
 #include "storage/off.h"
@@ -145,6 +146,26 @@ hloom_row_size(const HloomRow *row)
 {
 	return offsetof(HloomRow, texts) + row->ns_len + row->key_len + row->note_len +
 		row->app_len + row->addr_len;
+}
+
+/* The loss of the lease.  Its names are the row's; they must be set where the row is without. */
+static inline HloomLoss
+hloom_row_loss(const HloomRow *row, HloomLossReason reason)
+{
+	HloomLoss	loss = {
+		.ns = row->texts,
+		.key = row->texts + row->ns_len,
+		.ns_len = row->ns_len,
+		.key_len = row->key_len,
+		.fence = row->fence,
+		.granted_at = row->granted_at,
+		.expired_at = row->expires_at,
+		.reason = reason,
+		.holder_role = row->role,
+		.holder_pid = row->pid
+	};
+
+	return loss;
 }
 
 /* The bucket of a hash when maxbucket is the highest one: linear hashing. */

@@ -85,8 +85,11 @@ hloom_place_overwrite(const HloomBucket *bucket, ItemPointer at, const HloomRow 
 void
 hloom_place_count_lost(const HloomCall *call, const HloomRow *head, HloomLossReason reason)
 {
-	hloom_losses_add(MyDatabaseId, call->name.ns, call->name.ns_len, call->name.key,
-					 call->name.key_len, head->fence, head->expires_at, reason);
+	HloomLoss	loss = hloom_row_loss(head, reason);
+
+	loss.ns = call->name.ns;
+	loss.key = call->name.key;
+	hloom_losses_add(MyDatabaseId, &loss);
 }
 
 /*

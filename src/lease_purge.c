@@ -24,8 +24,9 @@
 void
 hloom_purge_count_lost(const HloomRow *row, HloomLossReason reason)
 {
-	hloom_losses_add(MyDatabaseId, row->texts, row->ns_len, row->texts + row->ns_len,
-					 row->key_len, row->fence, row->expires_at, reason);
+	HloomLoss	loss = hloom_row_loss(row, reason);
+
+	hloom_losses_add(MyDatabaseId, &loss);
 }
 
 static bool

@@ -102,9 +102,11 @@ hloom_memory_count_lost(const HloomMemoryLook *look)
 		lost = hloom_tracked_is_lost(&id, lost);
 	}
 	if (lost)
-		hloom_losses_add(look->entry->key.database, row->texts, row->ns_len,
-						 row->texts + row->ns_len, row->key_len, row->fence, row->expires_at,
-						 HLOOM_LOSS_EXPIRED);
+	{
+		HloomLoss	loss = hloom_row_loss(row, HLOOM_LOSS_EXPIRED);
+
+		hloom_losses_add(look->entry->key.database, &loss);
+	}
 	return lost;
 }
 
@@ -204,9 +206,9 @@ hloom_memory_take_away(const HloomCall *call, HloomGrant *grant)
 	{
 		const HloomRow *row = look.entry->row;
 
-		hloom_losses_add(MyDatabaseId, call->name.ns, call->name.ns_len, call->name.key,
-						 call->name.key_len, row->fence, row->expires_at,
-						 HLOOM_LOSS_TAKEN_AWAY);
+		HloomLoss	loss = hloom_row_loss(row, HLOOM_LOSS_TAKEN_AWAY);
+
+		hloom_losses_add(MyDatabaseId, &loss);
 		hloom_walk_tell_holder(row, look.mine, grant);
 		waiter = free_entry(&look);
 	}

@@ -125,12 +125,6 @@ hides_key(const HloomLoss *loss)
 	return masking.masked;
 }
 
-static const char *
-reason_text(HloomLossReason reason)
-{
-	return reason == HLOOM_LOSS_TAKEN_AWAY ? "taken away" : "expired";
-}
-
 static void
 log_loss(const HloomLoss *loss, const char *ns, const char *key)
 {
@@ -140,7 +134,7 @@ log_loss(const HloomLoss *loss, const char *ns, const char *key)
 	if (!hloom_event_begin(&event, HLOOM_EVENT_LOST, ns, key))
 		return;
 	hloom_event_add_number(&event, "fence", loss->fence);
-	hloom_event_add(&event, "reason", reason_text(loss->reason));
+	hloom_event_add(&event, "reason", hloom_losses_reason(loss->reason));
 	if (expired)
 		hloom_event_add_time(&event, "expired_at", loss->expired_at);
 	hloom_event_write(&event, "the lease on key \"%s\" %s", key,
@@ -180,7 +174,7 @@ add_notice(List *notices, const HloomLoss *loss, const char *ns, const char *key
 		escape_json(&item, key);
 	}
 	appendStringInfo(&item, ", \"fence\": " INT64_FORMAT ", \"reason\": \"%s\"}", loss->fence,
-					 reason_text(loss->reason));
+					 hloom_losses_reason(loss->reason));
 	if (last == NULL || last->len + item.len + 3 > LONGEST_NOTICE)
 	{
 		last = makeStringInfo();

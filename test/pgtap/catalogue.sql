@@ -180,7 +180,8 @@ SELECT columns_are('hloom_waiters', ARRAY['pid', 'role', 'application_name', 'na
 SELECT set_eq($$SELECT relname || ' ' || privilege_type FROM pg_class, aclexplode(relacl)
 	WHERE relnamespace = (SELECT extnamespace FROM pg_extension WHERE extname = 'hloom_lock')
 	AND relname ~ '^hloom_' AND grantee = 0$$,
-	ARRAY['hloom_locks SELECT', 'hloom_waiters SELECT', 'hloom_activities SELECT'],
+	ARRAY['hloom_locks SELECT', 'hloom_waiters SELECT', 'hloom_activities SELECT',
+		'hloom_losses SELECT'],
 	'everybody may read these');
 SELECT columns_are('hloom_activities', ARRAY['started_at', 'duration_ms', 'name', 'namespace', 'key',
 	'key_cut', 'acquired', 'wait_ms', 'hold_ms', 'trace_id', 'span_id', 'parent_span_id', 'sampled',

@@ -22,6 +22,9 @@ SELECT count(*) FROM hloom_acquire('seeing', 'a') AS a, hloom_acquire('seeing', 
 SET ROLE regress_hloom_member;
 SELECT count(*) FROM hloom_acquire('seeing-team', 'a') AS a, hloom_acquire('seeing-team-memory', 'a') AS b;
 RESET ROLE;
+-- Of each kind one is lost.
+SELECT count(hloom_force_release(ns, 'lost', 'test'))
+FROM unnest(ARRAY['seeing', 'seeing-team-memory']) AS ns, hloom_acquire(ns, 'lost');
 
 CREATE TABLE look (n serial, object text, sql text);
 GRANT SELECT ON look TO PUBLIC;
@@ -35,6 +38,7 @@ INSERT INTO look (object, sql) VALUES
 	('hloom_metrics', $$SELECT count(DISTINCT namespace) FROM hloom_metrics WHERE namespace LIKE 'seeing%'$$),
 	('hloom_openmetrics', $$SELECT count(hloom_openmetrics())$$),
 	('hloom_activities', $$SELECT count(*) FROM hloom_activities WHERE namespace LIKE 'seeing%'$$),
+	('hloom_losses', $$SELECT count(*) FROM hloom_losses WHERE namespace LIKE 'seeing%'$$),
 	('hloom_health', $$SELECT count(*) FROM hloom_health() WHERE provider IN ('table', 'memory')$$),
 	('hloom_namespaces', $$SELECT count(*) FROM hloom_namespaces WHERE namespace LIKE 'seeing%'$$),
 	('hloom_describe', $$SELECT count(*) > 0 FROM hloom_describe('seeing')$$),

@@ -66,6 +66,14 @@ my $after = memory();
 note("memory of the worker: $before bytes, then $after");
 cmp_ok($after - $before, '<', 1024 * 1024, 'the worker has kept nothing of them');
 is(ask($holder, 'SELECT hloom_reap()'), 0, 'nothing is left');
+my $shown = $MANY < 5000 ? $MANY : 5000;
+is( ask($holder, qq{SELECT count(*) >= $shown, count(*) < $shown + 4000,
+	count(*) = count(DISTINCT (key, fence)) FROM hloom_losses}),
+	't|t|t', 'as many as there is room for are shown, none twice');
+is(ask($holder, 'SELECT namespace FROM hloom_losses ORDER BY noticed_at DESC LIMIT 1'),
+	ask($holder, q{SELECT namespace FROM hloom_metrics WHERE name = 'hostloom_lock_lost'
+		AND namespace LIKE 'marker%' ORDER BY length(namespace) DESC, namespace DESC LIMIT 1}),
+	'the latest one, too');
 
 # ---- many turns --------------------------------------------------------------------------------
 

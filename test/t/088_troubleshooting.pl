@@ -111,15 +111,16 @@ ask($other, take('billing', 'invoice:1', "lease => '200 ms', owner => '$me'"));
 my $next = session($node, 'next');
 ask($next, q{SELECT count(*) FROM hloom_acquire('billing', 'invoice:1', max_wait => '1 min',
 	retry => hloom_retry_interval(100, '10 s'))});
-my $times = "SELECT * FROM ($lost) AS told WHERE started_at > '$since'";
-is(columns($times, qw(pid name acquired)),
-	sprintf("%d|lock.acquire|t\n%d|lock.acquire|t", pid_of('other'), pid_of('next')),
-	'lost: who had it before and who has it now');
-is(ask($look, "SELECT max(started_at + wait_ms * interval '1 ms') - min(started_at)"
-		  . " >= '200 ms' FROM ($times) AS told"),
-	't', 'further apart than the lease');
+my $losses = "SELECT * FROM ($lost) AS told WHERE granted_at > '$since'";
+is(columns($losses, qw(key reason holder_pid)), 'invoice:1|expired|' . pid_of('other'),
+	'lost: whose it was, and why');
+is(ask($look, "SELECT lease_end - granted_at, noticed_at >= lease_end FROM ($losses) AS told"),
+	'00:00:00.2|t', 'from when until when');
+ask($look, "SELECT hloom_force_release('billing', 'invoice:1', 'test')");
+is(columns($losses, qw(reason holder_pid)),
+	sprintf("taken away|%d\nexpired|%d", pid_of('next'), pid_of('other')), 'the latest first');
 is(ask($look, q{SELECT value FROM hloom_metrics
-	WHERE namespace = 'billing' AND name = 'hostloom_lock_lost'}), 1, 'and it is counted');
+	WHERE namespace = 'billing' AND name = 'hostloom_lock_lost'}), 2, 'each is counted');
 
 # ---- nobody gets a lease -----------------------------------------------------------------------
 

@@ -109,11 +109,36 @@ static void
 add(Oid database, int64 n, int length)
 {
 	char		key[HLOOM_MAX_KEY_CHARS * 4 + 1];
+	HloomLoss	loss = {
+		.ns = "ns",
+		.key = key,
+		.ns_len = 2,
+		.key_len = length,
+		.fence = n,
+		.granted_at = n * 9,
+		.expired_at = n * 10,
+		.reason = HLOOM_LOSS_EXPIRED,
+		.holder_role = 7,
+		.holder_pid = 8
+	};
 
 	memset(key, 'k', length);
 	snprintf(key + length - 12, 13, "%012lld", (long long) n);
 	MyDatabaseId = database;
-	hloom_losses_add(database, "ns", 2, key, length, n, n * 10, HLOOM_LOSS_EXPIRED);
+	hloom_losses_add(database, &loss);
+}
+
+/* Whether a loss is that of this number, with a key of such a length. */
+static bool
+is_loss(const HloomLoss *loss, int64 n, int length)
+{
+	char		end[13];
+
+	snprintf(end, sizeof(end), "%012lld", (long long) n);
+	return loss->fence == n && loss->granted_at == n * 9 && loss->expired_at == n * 10 &&
+		loss->ns_len == 2 && memcmp(loss->ns, "ns", 2) == 0 && loss->key_len == length &&
+		memcmp(loss->key + length - 12, end, 12) == 0 &&
+		loss->reason == HLOOM_LOSS_EXPIRED && loss->holder_role == 7 && loss->holder_pid == 8;
 }
 
 /*
@@ -133,14 +158,7 @@ take(Oid database, int64 first, int length, int64 *dropped)
 		*dropped += losses->dropped;
 		for (int i = 0; i < losses->count; i++)
 		{
-			HloomLoss  *loss = &losses->loss[i];
-			char		end[13];
-
-			snprintf(end, sizeof(end), "%012lld", (long long) (first + count));
-			if (loss->fence != first + count || loss->expired_at != loss->fence * 10 ||
-				loss->ns_len != 2 || memcmp(loss->ns, "ns", 2) != 0 || loss->key_len != length ||
-				memcmp(loss->key + length - 12, end, 12) != 0 ||
-				loss->reason != HLOOM_LOSS_EXPIRED)
+			if (!is_loss(&losses->loss[i], first + count, length))
 			{
 				check(false, "a loss is told as it was");
 				return -1;
@@ -150,6 +168,41 @@ take(Oid database, int64 first, int length, int64 *dropped)
 		pfree(losses);
 	}
 	return count;
+}
+
+/* What is shown: losses whose numbers grow by one, the last of which is known. */
+typedef struct Shown
+{
+	int			count;
+	int64		last;
+	int			length;
+	bool		good;
+} Shown;
+
+static void
+look_at(const HloomLoss *loss, void *arg)
+{
+	Shown	   *shown = (Shown *) arg;
+
+	if (locked)
+		shown->good = false;
+	if (shown->count > 0 && loss->fence != shown->last + 1)
+		shown->good = false;
+	if (!is_loss(loss, loss->fence, shown->length))
+		shown->good = false;
+	shown->last = loss->fence;
+	shown->count++;
+}
+
+/* Returns how many losses of a database are shown, the last of this number, or -1. */
+static int
+show(Oid database, int64 last, int length)
+{
+	Shown		shown = {.length = length,.good = true};
+
+	MyDatabaseId = database;
+	hloom_losses_visit(look_at, &shown);
+	return shown.good && (shown.count == 0 || shown.last == last) ? shown.count : -1;
 }
 
 int
@@ -168,7 +221,10 @@ main(void)
 		add(1, i, 512);
 	check(hloom_losses_are_many(), "500 are many");
 	check(take(1, 0, 512, &dropped) == 500 && dropped == 0, "but they fit, oldest first");
-	check(!hloom_losses_are_many() && counted == 500, "and are gone then");
+	check(!hloom_losses_are_many() && counted == 500 && !hloom_losses_are_any(),
+		  "and are reported then");
+	check(show(1, 499, 512) == 500, "but still shown");
+	check(show(2, 0, 0) == 0, "and not to another database");
 
 	for (int i = 0; i < 100; i++)
 	{
@@ -192,7 +248,14 @@ main(void)
 		count += !hloom_losses_are_many() && take(1, 0, 512, &dropped) == 100 && dropped == 0;
 	}
 	check(count == 100, "is not in the way of the others");
-	check(take(2, 0, 1024, &dropped) == 300 && dropped == 0, "and keeps what it has");
+	check(show(2, 299, 1024) == 300, "and keeps what it has");
+	check(take(2, 0, 1024, &dropped) == 300 && dropped == 0, "until it is reported");
+	count = show(2, 299, 1024);
+	check(count == 300, "it is shown afterwards");
+	for (int i = 0; i < 700; i++)
+		add(3, i, 512);
+	check(take(3, 0, 512, &dropped) == 700 && show(2, 299, 1024) < 300,
+		  "what was reported makes room for what was not");
 
 	counted = 0;
 	for (int i = 0; i < 10000; i++)
