@@ -99,13 +99,10 @@ freed_by(HloomScope scope, bool committing)
 	return "its end";
 }
 
-/*
- * For people: whole milliseconds, and nothing that has not begun.
- */
 static Datum
-readable(int64 usec)
+duration_datum(int64 usec)
 {
-	return IntervalPGetDatum(hloom_time_to_interval(Max(usec, 0) / 1000 * 1000));
+	return IntervalPGetDatum(hloom_time_to_interval(Max(usec, 0)));
 }
 
 static void
@@ -144,8 +141,8 @@ add_lease(const HloomLease *lease, void *arg)
 	set_holder(values, nulls, lease->holder_role);
 	values[LOCK_APPLICATION] = text_datum(lease->application, lease->application_len);
 	values[LOCK_STATE] = CStringGetTextDatum(lease->committing ? "committing" : "held");
-	values[LOCK_HELD_FOR] = readable(looking->now - lease->granted_at);
-	values[LOCK_REMAINING] = readable(lease->expires_at - looking->now);
+	values[LOCK_HELD_FOR] = duration_datum(looking->now - lease->granted_at);
+	values[LOCK_REMAINING] = duration_datum(lease->expires_at - looking->now);
 	values[LOCK_FREED_BY] =
 		CStringGetTextDatum(freed_by(lease->scope, lease->committing));
 	values[LOCK_FENCE] = Int64GetDatum(lease->fence);
@@ -180,7 +177,7 @@ add_reserved(HloomLooking *looking, const HloomQueue *queue)
 	set_holder(values, nulls, waiter->role);
 	values[LOCK_APPLICATION] = CStringGetTextDatum(waiter->application);
 	values[LOCK_STATE] = CStringGetTextDatum("reserved");
-	values[LOCK_REMAINING] = readable(waiter->reserved_until - looking->now);
+	values[LOCK_REMAINING] = duration_datum(waiter->reserved_until - looking->now);
 	values[LOCK_FREED_BY] = CStringGetTextDatum(freed_by(HLOOM_SCOPE_LEASE, false));
 	values[LOCK_WAITERS] = Int64GetDatum(queue->count);
 	values[LOCK_HOLDER_PID] = Int32GetDatum(waiter->pid);
