@@ -35,6 +35,7 @@ typedef struct Renewing
 	HloomReply	reply;
 	HloomTerms	terms;
 	HloomGrantName name;
+	bool		named;			/* for a report */
 	XLogRecPtr	lsn;
 } Renewing;
 
@@ -65,19 +66,54 @@ end_one(void *arg)
 	hloom_work_note_end(renewing->due->end);
 }
 
+static void
+name_one(void *arg)
+{
+	Renewing   *renewing = (Renewing *) arg;
+
+	renewing->named = hloom_grant_name(renewing->rel, &renewing->due->id, &renewing->name);
+}
+
+/*
+ * Runs a step.  Returns what it raised but for a cancel, or NULL.
+ */
+static ErrorData *
+contain(void (*step) (void *arg), Renewing *renewing)
+{
+	ErrorData  *error = hloom_contain(step, renewing);
+
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return error;
+}
+
+/*
+ * Reports a failure with the lease's name, if that can be read.
+ */
+static void
+report_failed(Renewing *renewing, const char *cause)
+{
+	ErrorData  *error;
+
+	renewing->named = false;
+	error = contain(name_one, renewing);
+	if (error != NULL)
+		FreeErrorData(error);
+	hloom_report_not_renewed(renewing->named ? &renewing->name : NULL, renewing->due->id.fence,
+							 cause);
+}
+
 /*
  * Does it, and survives what it raises but for a cancel.
  */
 static void
 do_contained(void (*step) (void *arg), Renewing *renewing)
 {
-	ErrorData  *error = hloom_contain(step, renewing);
+	ErrorData  *error = contain(step, renewing);
 
 	if (error == NULL)
 		return;
-	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		ReThrowError(error);
-	hloom_report_not_renewed(1, error->message);
+	report_failed(renewing, error->message);
 	FreeErrorData(error);
 	renewing->reply = HLOOM_NO;
 }
@@ -188,7 +224,7 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 		}
 	}
 	if (failed > 0)
-		hloom_report_not_renewed(failed, "the lease table is locked");
+		hloom_report_table_locked(failed);
 	durable = make_durable(renewing, count, saved);
 	for (int i = 0; i < count; i++)
 	{
@@ -199,11 +235,9 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 		else
 		{
 			hloom_tracked_due_failed(&due[i]);
-			failed++;
+			report_failed(&renewing[i], "no standby has confirmed it");
 		}
 	}
-	if (!durable)
-		hloom_report_not_renewed(failed, "no standby has confirmed it");
 	pfree(renewing);
 	CHECK_FOR_INTERRUPTS();
 }

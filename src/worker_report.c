@@ -32,6 +32,9 @@
 
 #define CHANNEL "hloom_lost"
 
+#define RENEWAL_HINT \
+	"It is tried again until the lease ends; hloom_health() tells who is in the way."
+
 /* Bytes of a message's text; core takes less than 8000. */
 #define LONGEST_NOTICE 7900
 
@@ -79,18 +82,39 @@ hloom_report_stopped(const HloomGrantName *name, const HloomTerms *terms)
 }
 
 /*
- * LockExtendFailed: so many leases could not be renewed for one cause.
+ * LockExtendFailed: a lease could not be renewed; without name when that cannot be read either.
  */
 void
-hloom_report_not_renewed(int count, const char *cause)
+hloom_report_not_renewed(const HloomGrantName *name, int64 fence, const char *cause)
 {
+	HloomEvent	event;
+
+	if (!hloom_event_begin(&event, HLOOM_EVENT_EXTEND_FAILED, name ? name->ns : NULL,
+						   name ? name->key : NULL))
+		return;
+	hloom_event_add_number(&event, "fence", fence);
+	hloom_event_add(&event, "cause", cause);
+	event.hint = RENEWAL_HINT;
+	if (name)
+		hloom_event_write(&event, "could not renew the lease on key \"%s\": %s", name->key, cause);
+	else
+		hloom_event_write(&event, "could not renew a lease: %s", cause);
+}
+
+/*
+ * LockExtendFailed: so many leases could not be renewed, nor could their names be read.
+ */
+void
+hloom_report_table_locked(int count)
+{
+	const char *cause = "the lease table is locked";
 	HloomEvent	event;
 
 	if (!hloom_event_begin(&event, HLOOM_EVENT_EXTEND_FAILED, NULL, NULL))
 		return;
 	hloom_event_add_number(&event, "leases", count);
 	hloom_event_add(&event, "cause", cause);
-	event.hint = "It is tried again until the leases end; hloom_health() tells who is in the way.";
+	event.hint = RENEWAL_HINT;
 	hloom_event_write(&event, "could not renew %d %s: %s", count, count == 1 ? "lease" : "leases",
 					  cause);
 }
