@@ -99,10 +99,11 @@ for my $way (sort keys %client)
 }
 my $alone = sprintf 'guard-%d', ++$keys;
 ask($client{direct}, takes($alone));
-my (undef, $message) = ask_error($client{direct}, "SELECT hloom_guard('l', '$alone', '$me')");
+my $guards = "SELECT hloom_guard('l', '$alone', '$me')";
+my (undef, $message) = ask_error($client{direct}, $guards);
 like($message, qr/WARNING:  25P01/, 'autocommit: a guard warns that it is for its own statement only');
 lose($alone);
-is((ask_error($client{direct}, "SELECT hloom_guard('l', '$alone', '$me')"))[0],
+is((ask_error($client{direct}, $guards))[0],
 	'LL010', 'autocommit: it tells of a loss');
 
 # ---- on_lost => 'cancel' -----------------------------------------------------------------------

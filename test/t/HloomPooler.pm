@@ -33,8 +33,8 @@ sub find_pgbouncer
 }
 
 # start_pooler($server): before this node; it ends with the test.  Database "one" has one server
-# connection for all of its clients, "two" has two; in "whole" a client has the server connection for
-# itself until it disconnects.
+# connection for all of its clients, "two" has two; in "whole" a client has the server connection
+# for itself until it disconnects.
 sub start_pooler
 {
 	($node) = @_;
