@@ -101,7 +101,7 @@ my $alone = sprintf 'guard-%d', ++$keys;
 ask($client{direct}, takes($alone));
 my $guards = "SELECT hloom_guard('l', '$alone', '$me')";
 my (undef, $message) = ask_error($client{direct}, $guards);
-like($message, qr/WARNING:  25P01/, 'autocommit: a guard warns that it is for its own statement only');
+like($message, qr/WARNING:  25P01/, 'autocommit: a guard warns that it ends with its statement');
 lose($alone);
 is((ask_error($client{direct}, $guards))[0],
 	'LL010', 'autocommit: it tells of a loss');
