@@ -130,7 +130,7 @@ hl_choose_postgres() {
 		hl_die "hloom_lock needs PostgreSQL $HL_MIN_MAJOR or later, this is ${HL_MAJOR:-unknown}"
 }
 
-# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, drivers
+# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, cost, drivers
 hl_need_packages() {
 	local set p need=() want=() missing=() optional=() absent=()
 	hl_choose_postgres
@@ -156,6 +156,9 @@ hl_need_packages() {
 		lint)
 			command -v shellcheck >/dev/null || want+=(shellcheck)
 			command -v cppcheck >/dev/null || want+=(cppcheck)
+			;;
+		cost)
+			command -v valgrind >/dev/null || want+=(valgrind)
 			;;
 		drivers)
 			want+=(python3-psycopg python3-prometheus-client libpostgresql-jdbc-java
