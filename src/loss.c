@@ -334,8 +334,12 @@ report_masked(const ErrorData *error)
 		return;
 	hloom_event_add(&event, "sqlstate", unpack_sql_state(error->sqlerrcode));
 	hloom_event_add(&event, "cause", error->message);
+
+	/* A report lets interrupts in, but the error that is on its way must stay the one it is. */
+	HOLD_INTERRUPTS();
 	hloom_event_write(&event, "the statement that lost its lease on key \"%s\" was cancelled and"
 					  " ended with another error", pnstrdup(name->key, name->key_len));
+	RESUME_INTERRUPTS();
 }
 
 /*
@@ -348,16 +352,22 @@ hloom_loss_failed(void)
 	ErrorData  *error;
 	HloomKey	name;
 	bool		ended;
+	bool		unseen;
 
 	disarm();
 	if (!cancelled)
 		return;
+
+	/* A cancel that was not seen yet has not caused this error, and comes too late. */
+	unseen = QueryCancelPending;
+	QueryCancelPending = false;
 	MemoryContextSwitchTo(TopTransactionContext ? TopTransactionContext : TopMemoryContext);
 	error = CopyErrorData();
 	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED &&
 		error->sqlerrcode != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION)
 	{
-		report_masked(error);
+		if (!unseen)
+			report_masked(error);
 		FreeErrorData(error);
 		return;
 	}

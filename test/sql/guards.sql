@@ -197,6 +197,8 @@ EXCEPTION WHEN division_by_zero THEN
 END $$;
 -- A statement with an error of its own keeps it; the next one is told.
 SELECT take('c', '200 ms', 'session', 'cancel');
+-- With a warning if the cancel came first.
+SET client_min_messages = error;
 DO $$
 BEGIN
 	WHILE hloom_is_held('guards', 'c', hl.owner(1)) LOOP
@@ -206,6 +208,7 @@ EXCEPTION WHEN query_canceled THEN
 	RAISE 'its own error';
 END $$;
 SELECT 1;
+RESET client_min_messages;
 -- With observe, and after an extension, a statement runs on.
 SELECT take('c', '100 ms', 'session', 'observe');
 SELECT pg_sleep(0.3) IS NULL AS cancelled, hloom_is_held('guards', 'c', hl.owner(1)) AS held;

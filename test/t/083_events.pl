@@ -186,6 +186,32 @@ like($message, qr/WARNING:.*LockCancellationCallbackFailed/, 'the client is told
 ($state) = ask_error($holder, 'SELECT 1');
 is($state, 'LL010', 'and of the loss with its next statement');
 
+# A statement that fails of itself at about that time keeps its error; only one that was cancelled
+# before has the event.
+my ($own, $warned) = (0, 0);
+my $rounds = rounds(100);
+for my $round (1 .. $rounds)
+{
+	ask($holder, q{SELECT count(*) FROM hloom_try_acquire('e', 'close', '10 ms', owner => mine(9),
+		scope => 'session', on_lost => 'cancel')});
+	($state, $message) = ask_error($holder, <<'SQL');
+DO $$
+BEGIN
+	WHILE hloom_is_held('e', 'close', mine(9)) LOOP
+	END LOOP;
+	RAISE SQLSTATE 'XX124';
+EXCEPTION WHEN query_canceled THEN
+	RAISE SQLSTATE 'XX124';
+END $$
+SQL
+	# The lease may have ended before the statement began.
+	$own++ if $state eq 'XX124' || $state eq 'LL010';
+	diag("$state: $message") if $state !~ /^(?:XX124|LL010)$/;
+	$warned++ if $message =~ /LockCancellationCallbackFailed/;
+	ask_error($holder, 'SELECT 1');
+}
+is($own, $rounds, "its own error at the end of the lease stays what it is, $warned with a warning");
+
 # ---- a grant nobody heard of -------------------------------------------------------------------
 
 ask($other, q{SELECT hloom_configure('e-memory', provider => 'memory')});
