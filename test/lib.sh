@@ -130,7 +130,7 @@ hl_choose_postgres() {
 		hl_die "hloom_lock needs PostgreSQL $HL_MIN_MAJOR or later, this is ${HL_MAJOR:-unknown}"
 }
 
-# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, cost, drivers
+# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, cost, bench, drivers
 hl_need_packages() {
 	local set p need=() want=() missing=() optional=() absent=()
 	hl_choose_postgres
@@ -159,6 +159,10 @@ hl_need_packages() {
 			;;
 		cost)
 			command -v valgrind >/dev/null || want+=(valgrind)
+			;;
+		bench)
+			command -v redis-server >/dev/null || want+=(redis-server redis-tools)
+			command -v gnuplot >/dev/null || want+=(gnuplot-nox)
 			;;
 		drivers)
 			want+=(python3-psycopg python3-prometheus-client libpostgresql-jdbc-java

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Instructions of one acquire + release, counted by valgrind: the same on a busy machine.
-# BENCH_LIVE leases are live meanwhile.  CALLGRIND_OUT=FILE keeps the profile.
+# BENCH_LIVE leases are live meanwhile.  BENCH_CONF is a line for postgresql.conf.
+# CALLGRIND_OUT=FILE keeps the profile.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -40,7 +41,8 @@ hl_begin
 trap leave EXIT
 hl_build
 hl_conf
-hl_start count "shared_buffers = 256MB" "autovacuum = off" "hloom_lock.max_lease = '1 d'"
+hl_start count "shared_buffers = 256MB" "autovacuum = off" "hloom_lock.max_lease = '1 d'" \
+	${BENCH_CONF:+"$BENCH_CONF"}
 timeout 60 psql -Xq -d postgres -c "CREATE DATABASE bench"
 timeout 60 psql -Xq -d bench -f schema.sql
 timeout 600 psql -XqAt -v ON_ERROR_STOP=1 -d bench >/dev/null <<-SQL

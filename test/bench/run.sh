@@ -3,11 +3,16 @@
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
 # BENCH_RENEWED leases renewed for BENCH_RENEW_SECONDS, BENCH_REAPED leases reaped,
 # BENCH_TURNS hand-overs timed,
-# BENCH_PARTS of "off on memory lose handover crowd loss live snapshot renew reap idle".
+# BENCH_OUT is the directory for raw.csv, ratios.md and the plots,
+# BENCH_PARTS of "pairs off on memory lose handover crowd loss live snapshot renew reap idle".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
 . ../lib.sh
+# shellcheck source=test/bench/measure.sh
+. ./measure.sh
+# shellcheck source=test/bench/pairs.sh
+. ./pairs.sh
 
 seconds=${BENCH_SECONDS:-5}
 rounds=${BENCH_ROUNDS:-3}
@@ -16,10 +21,11 @@ renewed=${BENCH_RENEWED:-20000}
 renew_seconds=${BENCH_RENEW_SECONDS:-120}
 reaped=${BENCH_REAPED:-200000}
 turns=${BENCH_TURNS:-2000}
-parts=${BENCH_PARTS:-off on memory lose handover crowd loss live snapshot renew reap idle}
+parts=${BENCH_PARTS:-pairs off on memory lose handover crowd loss live snapshot renew reap idle}
+out=${BENCH_OUT:-$HL_ROOT/bench-results}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
-declare -A rates=() wal=() xids=()
+declare -A rates=() wal=() xids=() foreign=()
 holder=
 
 # The clean-up goes on when one of its steps fails.
@@ -28,78 +34,6 @@ leave() {
 	set +e
 	(exit "$status")
 	hl_cleanup
-}
-
-fail() {
-	printf 'FAILED: %s\n' "$*" >&2
-	exit 1
-}
-
-sql() { timeout "${limit:-120}" psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
-wanted() { [[ " $parts " == *" $1 "* ]]; }
-note() { printf '# %s\n' "$*" >&2; }
-
-# pgb DATABASE SCRIPT CLIENTS SYNC [OPTION...]: one pgbench run into $HL_TMP/pgbench
-pgb() {
-	local db=$1 script=$2 clients=$3 sync=$4
-	shift 4
-	PGOPTIONS="-c synchronous_commit=$sync" timeout $((seconds * 10 + 120)) \
-		pgbench -n -M prepared -c "$clients" -j 2 -D "owner=$owner" -f "$script" "$@" "$db" \
-		>"$HL_TMP/pgbench" 2>"$HL_TMP/pgbench.err" || {
-		cat "$HL_TMP/pgbench.err" >&2
-		return 1
-	}
-}
-
-rate_of_run() { sed -n 's/^tps = \([0-9.]*\) .*/\1/p' "$HL_TMP/pgbench"; }
-
-used() {
-	sql -d "$1" -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'),
-		pg_snapshot_xmax(pg_current_snapshot())"
-}
-
-# measure NAME DATABASE SCRIPT CLIENTS SYNC: one run; its rate is added to those of NAME
-measure() {
-	local name=$1 db=$2 script=$3 clients=$4 sync=$5 before after count
-	before=$(used "$db")
-	pgb "$db" "$script" "$clients" "$sync" -T "$seconds" || fail "pgbench -f $script"
-	after=$(used "$db")
-	rates[$name]+=" $(rate_of_run)"
-	count=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' \
-		"$HL_TMP/pgbench")
-	wal[$name]=$(awk "BEGIN { printf \"%.1f\", (${after%|*} - ${before%|*}) / $count }")
-	xids[$name]=$(awk "BEGIN { printf \"%.2f\", (${after#*|} - ${before#*|}) / $count }")
-}
-
-median() {
-	tr ' ' '\n' <<<"$*" | sed '/^$/d' | sort -g | awk '{ v[NR] = $1 }
-		END { print (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'
-}
-
-# ratio NAME OTHER: the median of the rounds' ratios, so that a slow minute counts for both
-ratio() {
-	# shellcheck disable=SC2086
-	median "$(paste <(printf '%s\n' ${rates[$1]}) <(printf '%s\n' ${rates[$2]}) |
-		awk '{ printf " %.3f", $1 / $2 }')"
-}
-
-heading() { printf '\n%-50s %12s %10s %9s\n' "$1" "${2-median/s}" "${3-WAL bytes}" "${4-xids}"; }
-
-# row NAME LABEL
-row() {
-	printf '  %-48s %12.0f %10s %9s\n' "$2" "$(median "${rates[$1]}")" "${wal[$1]}" "${xids[$1]}"
-}
-
-# verdict LABEL VALUE OPERATOR TARGET
-verdict() {
-	local word
-	word=$(awk "BEGIN { print ($2 $3 $4) ? \"reached\" : \"missed\" }")
-	printf '  %-48s %12.2f   target %s %s: %s\n' "$1" "$2" "$3" "$4" "$word"
-}
-
-no_lease_left() {
-	[[ $(sql -d "$1" -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'bench'
-		AND key <> 'held'") -eq 0 ]] || fail "leases were left behind in $1"
 }
 
 part_off() {
@@ -440,7 +374,7 @@ part_idle() {
 	wait "$HOLDER_PID" || true
 }
 
-hl_need_packages base
+hl_need_packages base bench
 hl_begin
 trap leave EXIT
 hl_build
@@ -455,12 +389,16 @@ for db in small large; do
 done
 sql -d postgres -c CHECKPOINT
 
-printf 'PostgreSQL %s\n' "$(sql -d postgres -c 'SHOW server_version')"
-printf '%s, %d cores, load %s; %d rounds of %d s in turn, medians; ratio = median of the rounds\n' \
+machine=$(printf 'PostgreSQL %s, %s, %d cores, load before %s; ' \
+	"$(sql -d postgres -c 'SHOW server_version')" \
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-	"$(cut -d ' ' -f 1 /proc/loadavg)" "$rounds" "$seconds"
+	"$(cut -d ' ' -f 1 /proc/loadavg)"
+	printf '%d rounds of %d s in turn, medians; ratio = median of the rounds' "$rounds" "$seconds")
+printf '%s\n' "$machine"
 
-for part in off on memory lose handover crowd loss snapshot live renew reap idle; do
+prepare_output
+for part in pairs off on memory lose handover crowd loss snapshot live renew reap idle; do
 	wanted "$part" || continue
 	"part_$part"
 done
+write_report "$machine"
