@@ -130,7 +130,8 @@ hl_choose_postgres() {
 		hl_die "hloom_lock needs PostgreSQL $HL_MIN_MAJOR or later, this is ${HL_MAJOR:-unknown}"
 }
 
-# hl_need_packages SET...: install what is missing of the sets base, tests, tap, lint, cost, bench, drivers
+# hl_need_packages SET...: install what is missing of the sets
+# base, tests, tap, lint, cost, bench, drivers
 hl_need_packages() {
 	local set p need=() want=() missing=() optional=() absent=()
 	hl_choose_postgres

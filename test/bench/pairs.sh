@@ -38,8 +38,9 @@ redis_start() {
 		! redis-cli -p "$redis_port" ping >/dev/null 2>&1 || break
 		sleep 0.1
 	done
-	redis_sha=$(redis-cli -p "$redis_port" script load \
-		"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0")
+	redis_sha=$(redis-cli -p "$redis_port" script load "
+		if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
+		return 0")
 }
 
 # redis_measure NAME CLIENTS SYNC: one run; synchronous_commit stands for appendonly
