@@ -122,6 +122,18 @@ hloom_event_add_number(HloomEvent *event, const char *field, int64 number)
 }
 
 /*
+ * Adds a field with an array of numbers.
+ */
+void
+hloom_event_add_numbers(HloomEvent *event, const char *field, const int64 *numbers, int count)
+{
+	appendStringInfo(&event->detail, ", \"%s\": [", field);
+	for (int i = 0; i < count; i++)
+		appendStringInfo(&event->detail, "%s" INT64_FORMAT, i == 0 ? "" : ", ", numbers[i]);
+	appendStringInfoChar(&event->detail, ']');
+}
+
+/*
  * Adds a field with a time, as JSON has it.
  */
 void

@@ -39,6 +39,8 @@ extern bool hloom_event_begin(HloomEvent *event, HloomEventKind kind, const char
 extern bool hloom_event_begin_for(HloomEvent *event, HloomEventKind kind, const HloomKey *name);
 extern void hloom_event_add(HloomEvent *event, const char *field, const char *text);
 extern void hloom_event_add_number(HloomEvent *event, const char *field, int64 number);
+extern void hloom_event_add_numbers(HloomEvent *event, const char *field,
+									const int64 *numbers, int count);
 extern void hloom_event_add_time(HloomEvent *event, const char *field, TimestampTz at);
 extern void hloom_event_add_course(HloomEvent *event, const HloomCourse *course);
 extern void hloom_event_write(HloomEvent *event, const char *format,...) pg_attribute_printf(2, 3);

@@ -202,6 +202,7 @@ void
 hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 {
 	Renewing   *renewing = palloc0(count * sizeof(Renewing));
+	int64	   *fences = palloc(count * sizeof(int64));
 	XLogRecPtr	saved = hloom_durable_begin();
 	int			failed = 0;
 	bool		durable;
@@ -220,11 +221,12 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 		else
 		{
 			hloom_tracked_due_failed(&due[i]);
-			failed += due[i].kind == HLOOM_DUE_RENEWAL;
+			if (due[i].kind == HLOOM_DUE_RENEWAL)
+				fences[failed++] = due[i].id.fence;
 		}
 	}
 	if (failed > 0)
-		hloom_report_table_locked(failed);
+		hloom_report_table_locked(fences, failed);
 	durable = make_durable(renewing, count, saved);
 	for (int i = 0; i < count; i++)
 	{
@@ -238,6 +240,7 @@ hloom_worker_renew(Relation rel, const HloomTrackedDue *due, int count)
 			report_failed(&renewing[i], "no standby has confirmed it");
 		}
 	}
+	pfree(fences);
 	pfree(renewing);
 	CHECK_FOR_INTERRUPTS();
 }

@@ -102,10 +102,10 @@ hloom_report_not_renewed(const HloomGrantName *name, int64 fence, const char *ca
 }
 
 /*
- * LockExtendFailed: so many leases could not be renewed, nor could their names be read.
+ * LockExtendFailed: these leases could not be renewed, nor could their names be read.
  */
 void
-hloom_report_table_locked(int count)
+hloom_report_table_locked(const int64 *fences, int count)
 {
 	const char *cause = "the lease table is locked";
 	HloomEvent	event;
@@ -113,6 +113,7 @@ hloom_report_table_locked(int count)
 	if (!hloom_event_begin(&event, HLOOM_EVENT_EXTEND_FAILED, NULL, NULL))
 		return;
 	hloom_event_add_number(&event, "leases", count);
+	hloom_event_add_numbers(&event, "fences", fences, count);
 	hloom_event_add(&event, "cause", cause);
 	event.hint = RENEWAL_HINT;
 	hloom_event_write(&event, "could not renew %d %s: %s", count, count == 1 ? "lease" : "leases",

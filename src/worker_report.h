@@ -11,7 +11,7 @@
 extern void hloom_report_threshold(const HloomGrantName *name, int64 lease, TimestampTz end);
 extern void hloom_report_stopped(const HloomGrantName *name, const HloomTerms *terms);
 extern void hloom_report_not_renewed(const HloomGrantName *name, int64 fence, const char *cause);
-extern void hloom_report_table_locked(int count);
+extern void hloom_report_table_locked(const int64 *fences, int count);
 extern bool hloom_report_losses(List **notices);
 extern void hloom_report_send(List *notices);
 

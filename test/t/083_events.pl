@@ -147,8 +147,10 @@ locked(
 	});
 ask($holder, 'RESET lock_timeout');
 ($event) = grep { !exists $_->{key} } events('LockExtendFailed');
-has_fields($event, 'leases', 'cause');
+has_fields($event, 'leases', 'fences', 'cause');
 is("$event->{leases} $event->{cause}", '1 the lease table is locked', 'of how many, and why');
+is(ask($holder, "SELECT count(*) FROM hloom_leases WHERE fence = $event->{fences}[0]"),
+	1, 'and of which');
 
 # Whether a lease lasted as long as its action cannot be known.
 ask($listener->{session}, 'SELECT pg_advisory_lock(1)');
