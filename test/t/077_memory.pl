@@ -197,6 +197,9 @@ sub undisturbed
 $session->quit;
 $session = session($node, 'session');
 my $follower = follow($node);
+# What was lost above may still have to be told.
+settle($follower);
+$follower = follow($node);
 ask($session, q{SET lock_timeout = '10 s'});
 my $blocker = session($node, 'blocker');
 ask($blocker, 'BEGIN; LOCK TABLE hloom_leases IN ACCESS EXCLUSIVE MODE');

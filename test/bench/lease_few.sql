@@ -1,3 +1,0 @@
-\set k :client_id * 100 + random(1, 12)
-SELECT owner, fence, lease_end FROM hloom_try_acquire('bench', :k, lease => '30 s', owner => :owner);
-SELECT hloom_release('bench', :k, :owner::uuid);
