@@ -23,6 +23,8 @@ KINDS=${KINDS:-$ALL_KINDS}
 JOBS=${JOBS:-2}
 PASSED=0
 FAILED=0
+# What is said again at the end, where whoever sees only the end of the output finds it.
+FAILURES=()
 
 if [[ ${1:-} == --all-versions ]]; then
 	status=0
@@ -37,12 +39,16 @@ fi
 report() {
 	case $3 in
 	ok) PASSED=$((PASSED + 1)) ;;
-	FAIL) FAILED=$((FAILED + 1)) ;;
+	FAIL)
+		FAILED=$((FAILED + 1))
+		FAILURES+=("$1 $2${5:+ ($5)}")
+		;;
 	esac
 	printf '%-9s %-60s %-4s %7ss%s\n' "$1" "$2" "$3" "$4" "${5:+  ($5)}"
 }
 
 finish() {
+	[[ $FAILED -eq 0 ]] || printf 'failed: %s\n' "${FAILURES[@]}"
 	echo "$PASSED passed, $FAILED failed"
 	[[ $PASSED -gt 0 && $FAILED -eq 0 ]]
 	exit
@@ -207,6 +213,8 @@ run_isolation() {
 show_failures() {
 	grep -E '^ *not ok|^# +(Failed|at |got:|expected:|have:|want:)|Dubious|Bad plan|ERROR:' "$1" |
 		grep -v '# TODO' | head -n 40 | sed 's/^/# /' >&2
+	mapfile -t -O "${#FAILURES[@]}" FAILURES < <(
+		grep -E '^ *not ok|^# +(Failed|got:|expected:)|Dubious|Bad plan' "$1" | head -n 8 | cut -c 1-200)
 	HL_TAIL=20 hl_tail "$1"
 }
 
