@@ -51,13 +51,36 @@ timeout 600 psql -XqAt -v ON_ERROR_STOP=1 -d bench >/dev/null <<-SQL
 SQL
 hl_stop count
 
-if ! once=$(instructions "$pairs") || ! twice=$(instructions $((2 * pairs))); then
+# The first server to start reads what the others find as it should be, and is not counted.
+if ! instructions $((2 * pairs)) >/dev/null || ! once=$(instructions "$pairs") ||
+	! twice=$(instructions $((2 * pairs))); then
 	hl_tail "$HL_TMP/log/count.log"
 	exit 1
 fi
 printf 'acquire + release, %d live leases: %d instructions\n' "$live" \
 	$(((twice - once) / pairs))
+# file_cost PROFILE FILE...: instructions in functions of these source files, not what they call
+file_cost() {
+	local profile=$1
+	shift
+	callgrind_annotate --threshold=100 --auto=no "$profile" | tr -d , |
+		awk -v files="$*" 'BEGIN { n = split(files, want, " ") }
+			{ for (i = 1; i <= n; i++) if (index($0, "/src/" want[i] ":")) sum += $1 }
+			END { print sum + 0 }'
+}
+
+# of_these LABEL FILE...
+of_these() {
+	local label=$1 more less
+	shift
+	more=$(file_cost "$HL_TMP/tmp/callgrind.$((2 * pairs))" "$@")
+	less=$(file_cost "$HL_TMP/tmp/callgrind.$pairs" "$@")
+	printf '  of these, %s: %d instructions\n' "$label" $(((more - less) / pairs))
+}
+
 if command -v callgrind_annotate >/dev/null; then
+	of_these "counting for the metrics" stats.c
+	of_these "telling of activities" activities.c trace.c
 	callgrind_annotate "$HL_TMP/tmp/callgrind.$((2 * pairs))" | grep -v '^--' |
 		grep '%).*hloom_lock' | sed -n '1,15{s| [^ ]*/src/| src/|;s| \[.*||;p}'
 fi

@@ -97,23 +97,54 @@ ratio() {
 		awk '{ printf " %.3f", $1 / $2 }')"
 }
 
-heading() {
-	title=$1
-	printf '\n%-50s %12s %10s %9s\n' "$1" "${2-median/s}" "${3-WAL bytes}" "${4-xids}"
+# in_turn ROUND NAME...: the names, in every other round the other way around, so that whoever comes
+# late gains nothing
+in_turn() {
+	local round=$1
+	shift
+	if ((round % 2)); then printf '%s\n' "$@"; else printf '%s\n' "$@" | tac; fi
 }
 
-# row NAME LABEL
+# say FORMAT [ARGUMENT...]: of the report, which is Markdown
+say() {
+	# shellcheck disable=SC2059
+	printf "$@" | tee -a "$HL_TMP/report"
+}
+
+# heading TITLE [COLUMN...]: begins a table; what row() prints if no columns are given
+heading() {
+	local column
+	title=$1
+	shift
+	[[ $# -gt 0 ]] || set -- "per second" "WAL bytes" xids "foreign CPU %"
+	say '\n| %s |' "$title"
+	for column; do say ' %s |' "$column"; done
+	say '\n| --- |'
+	for column; do say ' --- |'; done
+	say '\n'
+}
+
+# row NAME LABEL: the medians of its rounds
 row() {
-	printf '  %-48s %12.0f %10s %9s\n' "$2" "$(median "${rates[$1]}")" "${wal[$1]}" "${xids[$1]}"
+	say '| %s | %.0f | %s | %s | %.0f |\n' "$2" "$(median "${rates[$1]}")" "${wal[$1]}" \
+		"${xids[$1]}" "$(median "${foreign[$1]}")"
+}
+
+# line LABEL VALUE...: of a table whose columns the caller has named
+line() {
+	say '| %s |' "$1"
+	shift
+	say ' %s |' "$@"
+	say '\n'
 }
 
 # verdict LABEL VALUE OPERATOR TARGET
 verdict() {
 	local word
 	word=$(awk "BEGIN { print ($2 $3 $4) ? \"reached\" : \"missed\" }")
+	note "$title: $1: $(printf %.2f "$2"), wanted $3 $4: $word"
 	printf '| %s: %s | %.2f | %s %s | %s |\n' "$title" "$1" "$2" "$3" "$4" "$word" \
 		>>"$HL_TMP/verdicts"
-	printf '  %-48s %12.2f   target %s %s: %s\n' "$1" "$2" "$3" "$4" "$word"
 }
 
 no_lease_left() {

@@ -22,6 +22,7 @@ prepare_output() {
 	echo "series,script,clients,synchronous_commit,per_second,wal_bytes,foreign_cpu_percent" \
 		>"$out/raw.csv"
 	: >"$HL_TMP/verdicts"
+	: >"$HL_TMP/report"
 }
 
 # redis_start: a server of our own on a free port, and the program that loads it
@@ -57,17 +58,14 @@ redis_measure() {
 	record "$1" redis "$2" "$3" "${result#* }" 0
 }
 
-# The order is turned around in every other round, so that whoever comes late gains nothing.
 part_pairs() {
-	local r n sync c order
-	redis_start || contenders=("${contenders[@]/redis/}")
+	local r n sync c
+	redis_start || contenders=("${contenders[@]:0:7}")
 	for ((r = 1; r <= rounds; r++)); do
-		order="${contenders[*]}"
-		((r % 2)) || order=$(tr ' ' '\n' <<<"$order" | tac | tr '\n' ' ')
 		for sync in off on; do
 			for n in "${pairs_clients[@]}"; do
 				note "pairs, round $r of $rounds, synchronous_commit $sync, $n clients"
-				for c in $order; do
+				for c in $(in_turn "$r" "${contenders[@]}"); do
 					if [[ $c == redis ]]; then
 						redis_measure "$c-$sync-$n" "$n" "$sync"
 					else
@@ -89,15 +87,14 @@ part_pairs() {
 # pairs_table SYNC: how many times as many pairs as the heap lease table each does
 pairs_table() {
 	local sync=$1 c n
+	title="pairs"
 	{
-		printf '\nPairs of lock and unlock against the heap lease table (guarded upsert, delete), '
 		# shellcheck disable=SC2016 # Markdown
-		printf '`synchronous_commit = %s`; Redis with appendonly %s\n\n' "$sync" \
-			"$([[ $sync == off ]] && echo off || echo 'and appendfsync always')"
-		printf '| clients | 1 | 2 | 8 | 32 | WAL bytes per pair |\n'
+		printf '\n| pairs, heap lease table = 1, `synchronous_commit = %s`, Redis with %s;' \
+			"$sync" "$([[ $sync == off ]] && echo 'appendonly off' || echo 'appendfsync always')"
+		printf ' clients: | 1 | 2 | 8 | 32 | WAL bytes per pair |\n'
 		printf '| --- | --- | --- | --- | --- | --- |\n'
 		for c in "${contenders[@]}"; do
-			[[ -n $c ]] || continue
 			printf '| %s |' "${label[$c]}"
 			for n in "${pairs_clients[@]}"; do
 				printf ' %.2f |' "$(ratio "$c-$sync-$n" "heap-$sync-$n")"
@@ -109,8 +106,7 @@ pairs_table() {
 			printf ' %.0f |' "$(median "${foreign[lease-$sync-$n]} ${foreign[heap-$sync-$n]}")"
 		done
 		printf ' |\n'
-	} >"$HL_TMP/table-$sync"
-	cat "$HL_TMP/table-$sync"
+	} | tee -a "$HL_TMP/report"
 }
 
 # pairs_plot SYNC: bars by clients, as multiples of the heap lease table
@@ -119,12 +115,12 @@ pairs_plot() {
 	command -v gnuplot >/dev/null || return 0
 	{
 		printf 'clients'
-		for c in "${contenders[@]}"; do [[ -z $c ]] || printf '\t%s' "${label[$c]}"; done
+		for c in "${contenders[@]}"; do printf '\t%s' "${label[$c]}"; done
 		echo
 		for n in "${pairs_clients[@]}"; do
 			printf '%s' "$n"
 			for c in "${contenders[@]}"; do
-				[[ -z $c ]] || printf '\t%s' "$(ratio "$c-$sync-$n" "heap-$sync-$n")"
+				printf '\t%s' "$(ratio "$c-$sync-$n" "heap-$sync-$n")"
 			done
 			echo
 		done
@@ -148,7 +144,6 @@ pairs_plot() {
 # What was to be reached, each from this run
 pairs_verdicts() {
 	local n
-	heading "pairs" "" "" ""
 	verdict "table / advisory lock, off, 8 clients" "$(ratio lease-off-8 advisory-off-8)" ">=" 0.8
 	verdict "memory / advisory lock, off, 8 clients" "$(ratio memory-off-8 advisory-off-8)" ">=" 1
 	verdict "table / heap, off, 8 clients" "$(ratio lease-off-8 heap-off-8)" ">=" 2.5
@@ -159,12 +154,11 @@ pairs_verdicts() {
 
 # write_report HEAD: Markdown of the tables and of every target there was
 write_report() {
-	local f
 	{
 		printf '# Measured\n\n%s\n' "$1"
-		for f in "$HL_TMP"/table-*; do [[ ! -e $f ]] || cat "$f"; done
+		cat "$HL_TMP/report"
 		printf '\n| target | measured | wanted | |\n| --- | --- | --- | --- |\n'
 		cat "$HL_TMP/verdicts"
 	} >"$out/ratios.md"
-	note "raw.csv, ratios.md and plots are in $out"
+	note "the results are in $out"
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The lease beside SELECT 1, the advisory lock and a hand-written lease table, in one run.
+# The lease beside SELECT 1, the advisory lock, hand-written lease tables and Redis, in one run.
 # BENCH_SECONDS per run, BENCH_ROUNDS rounds in turn, BENCH_LIVE leases of the large database,
+# BENCH_SNAPSHOT_SECONDS of renewals under a snapshot, BENCH_TURNS hand-overs timed,
 # BENCH_RENEWED leases renewed for BENCH_RENEW_SECONDS, BENCH_REAPED leases reaped,
-# BENCH_TURNS hand-overs timed,
-# BENCH_OUT is the directory for raw.csv, ratios.md and the plots,
-# BENCH_PARTS of "pairs off on memory lose handover crowd loss live snapshot renew reap idle".
+# BENCH_OUT is the directory for what is found: CSV, ratios.md and the plots,
+# BENCH_PARTS of "pairs memory lose handover crowd loss snapshot live renew reap idle count".
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=test/lib.sh
@@ -13,20 +13,21 @@ cd "$(dirname "$0")"
 . ./measure.sh
 # shellcheck source=test/bench/pairs.sh
 . ./pairs.sh
+# shellcheck source=test/bench/steady.sh
+. ./steady.sh
 
 seconds=${BENCH_SECONDS:-5}
-rounds=${BENCH_ROUNDS:-3}
+rounds=${BENCH_ROUNDS:-5}
 live=${BENCH_LIVE:-1000000}
 renewed=${BENCH_RENEWED:-20000}
 renew_seconds=${BENCH_RENEW_SECONDS:-120}
 reaped=${BENCH_REAPED:-200000}
-turns=${BENCH_TURNS:-2000}
-parts=${BENCH_PARTS:-pairs off on memory lose handover crowd loss live snapshot renew reap idle}
+all_parts='pairs memory lose handover crowd loss snapshot live renew reap idle count'
+parts=${BENCH_PARTS:-$all_parts}
 out=${BENCH_OUT:-$HL_ROOT/bench-results}
 owner=6f0e4a52-7d1b-4c3a-9a55-0d8a3c1e2b47
 other=00000000-0000-4000-8000-000000000001
 declare -A rates=() wal=() xids=() foreign=()
-holder=
 
 # The clean-up goes on when one of its steps fails.
 leave() {
@@ -36,91 +37,61 @@ leave() {
 	hl_cleanup
 }
 
-part_off() {
-	local r
-	for ((r = 1; r <= rounds; r++)); do
-		note "off, round $r of $rounds"
-		measure A small select.sql 8 off
-		measure B small advisory.sql 8 off
-		measure C small heap.sql 8 off
-		measure D small lease.sql 8 off
-	done
-	no_lease_left small
-	heading "synchronous_commit = off, 8 clients"
-	row A "A  SELECT 1"
-	row B "B  pg_try_advisory_lock + pg_advisory_unlock"
-	row C "C  heap lease table: upsert + delete"
-	row D "D  hloom_try_acquire + hloom_release"
-	verdict "D / B" "$(ratio D B)" ">=" 0.8
-	verdict "D / C" "$(ratio D C)" ">=" 2.5
-}
-
-part_on() {
-	local r n
-	for ((r = 1; r <= rounds; r++)); do
-		note "on, round $r of $rounds"
-		for n in 8 32; do
-			measure "C$n" small heap.sql "$n" on
-			measure "D$n" small lease.sql "$n" on
-		done
-	done
-	no_lease_left small
-	for n in 8 32; do
-		heading "synchronous_commit = on, $n clients"
-		row "C$n" "C  heap lease table: upsert + delete"
-		row "D$n" "D  hloom_try_acquire + hloom_release"
-		verdict "D / C" "$(ratio "D$n" "C$n")" ">=" 2
-	done
-}
-
 # Who brings an owner token needs no more than the fence, as who takes an advisory lock needs no
 # more than a boolean.  And a command under a lease is one call, under an advisory lock it is three.
 part_memory() {
-	local r n
+	local r n s
 	for ((r = 1; r <= rounds; r++)); do
 		note "memory, round $r of $rounds"
-		for n in 1 2 8 32; do
-			measure "B$n" small advisory.sql "$n" on
-			measure "M$n" small memory.sql "$n" on
-			measure "N$n" small advisory_execute.sql "$n" on
-			measure "X$n" small memory_execute.sql "$n" on
+		for n in "${pairs_clients[@]}"; do
+			for s in $(in_turn "$r" advisory memory advisory_execute memory_execute); do
+				measure "$s-$n" small "$s.sql" "$n" on
+			done
 		done
 	done
 	[[ $(sql -d small -c "SELECT count(*) FROM hloom_locks WHERE namespace = 'memory'") -eq 0 ]] ||
 		fail "leases were left behind in memory"
-	for n in 1 2 8 32; do
-		heading "provider memory, synchronous_commit = on, $n clients"
-		row "B$n" "B  pg_try_advisory_lock + pg_advisory_unlock"
-		row "M$n" "M  hloom_try_acquire + hloom_release"
-		row "N$n" "N  the same as B, with SELECT 1 in between"
-		row "X$n" "X  hloom_execute_with_lock of SELECT 1"
-		verdict "M / B" "$(ratio "M$n" "B$n")" ">=" 1
-		verdict "X / B" "$(ratio "X$n" "B$n")" ">=" 1
-		verdict "X / N" "$(ratio "X$n" "N$n")" ">=" 1
+	heading "provider memory, ratio of rates" "${pairs_clients[@]}"
+	ratios "try_acquire + release / advisory lock + unlock" memory advisory
+	ratios "execute_with_lock of SELECT 1 / advisory lock + unlock" memory_execute advisory
+	ratios "execute_with_lock of SELECT 1 / advisory lock, SELECT 1, unlock" \
+		memory_execute advisory_execute
+	for n in "${pairs_clients[@]}"; do
+		verdict "pair / pair, $n clients" "$(ratio "memory-$n" "advisory-$n")" ">=" 1
+		verdict "one call / pair, $n clients" "$(ratio "memory_execute-$n" "advisory-$n")" ">=" 1
 	done
 }
 
+# ratios LABEL NAME OTHER: a line with one for each number of clients
+ratios() {
+	local n list=()
+	for n in "${pairs_clients[@]}"; do
+		list+=("$(printf %.2f "$(ratio "$2-$n" "$3-$n")")")
+	done
+	line "$1" "${list[@]}"
+}
+
 part_lose() {
-	local r
+	local r s
 	[[ $(sql -d small -c "SELECT count(*) FROM hloom_try_acquire('bench', 'held',
 		lease => '1 h', owner => '$other')") -eq 1 ]] || fail "cannot hold the key"
 	sql -d small -c "INSERT INTO heap_lease VALUES ('held', '$other', 'infinity')"
 	for ((r = 1; r <= rounds; r++)); do
 		note "losing, round $r of $rounds"
-		measure LA small select.sql 8 on
-		measure LC small heap_held.sql 8 on
-		measure LD small lease_held.sql 8 on
+		for s in $(in_turn "$r" select heap_held lease_held); do
+			measure "$s" small "$s.sql" 8 on
+		done
 	done
 	[[ $(sql -d small -c "SELECT hloom_release('bench', 'held', '$other'::uuid)") == t ]] ||
 		fail "the held key changed hands"
 	sql -d small -c "DELETE FROM heap_lease WHERE key = 'held'"
-	heading "losing attempt, 8 clients, synchronous_commit = on"
-	row LA "A  SELECT 1"
-	row LC "C  heap lease table: upsert, no row"
-	row LD "D  hloom_try_acquire, no row"
-	verdict "D / A" "$(ratio LD LA)" ">=" 0.6
-	verdict "D: WAL bytes per attempt" "${wal[LD]}" "<" 1
-	verdict "D: xids per attempt" "${xids[LD]}" "<" 0.01
+	heading "losing attempt, 8 clients, \`synchronous_commit = on\`"
+	row select "SELECT 1"
+	row heap_held "heap lease table: upsert, no row"
+	row lease_held "hloom_try_acquire, no row"
+	verdict "hloom_lock / SELECT 1" "$(ratio lease_held select)" ">=" 0.6
+	verdict "hloom_lock, WAL bytes per attempt" "${wal[lease_held]}" "<" 1
+	verdict "hloom_lock, xids per attempt" "${xids[lease_held]}" "<" 0.01
 }
 
 # load DATABASE COUNT: live leases, 10,000 in a statement
@@ -139,6 +110,8 @@ load() {
 
 part_live() {
 	local r db
+	# So that none comes while it is measured, after which each page is logged as a whole.
+	sql -d postgres -c CHECKPOINT
 	load small 1000
 	load large "$live"
 	for db in small large; do
@@ -147,110 +120,34 @@ part_live() {
 	done
 	for ((r = 1; r <= rounds; r++)); do
 		note "live leases, round $r of $rounds"
-		for db in small large; do
+		for db in $(in_turn "$r" small large); do
 			rates[loop-$db]+=" $(PGOPTIONS="-c synchronous_commit=off" \
 				sql -d "$db" -c "SELECT pair_cost(50000)")"
 			measure "live-$db" "$db" lease.sql 8 off
 		done
 	done
-	heading "$live live leases against 1,000, sync off"
-	row live-small "D  1,000 live, 8 clients"
-	row live-large "D  $live live, 8 clients"
-	printf '  %-48s %12.2f\n' "in one backend, 1,000 live, us per pair" \
-		"$(median "${rates[loop-small]}")"
-	printf '  %-48s %12.2f\n' "in one backend, $live live, us per pair" \
-		"$(median "${rates[loop-large]}")"
-	verdict "cost, 8 clients" "$(ratio live-small live-large)" "<=" 1.3
-	verdict "cost, in one backend" "$(ratio loop-large loop-small)" "<=" 1.3
-}
-
-# hold: a transaction whose snapshot keeps every dead row
-hold() {
-	local i
-	PGAPPNAME=holder timeout 600 psql -Xq -d small -c "BEGIN ISOLATION LEVEL REPEATABLE READ" \
-		-c "SELECT count(*) FROM heap_lease" -c "SELECT pg_sleep(600)" >/dev/null 2>&1 &
-	holder=$!
-	for ((i = 0; i < 100; i++)); do
-		[[ -z $(sql -d small -c "SELECT 1 FROM pg_stat_activity WHERE application_name = 'holder'
-			AND backend_xmin IS NOT NULL AND query LIKE '%pg_sleep%'") ]] || return 0
-		sleep 0.1
-	done
-	fail "the snapshot is not held"
-}
-
-let_go() {
-	sql -d small -c "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
-		WHERE application_name = 'holder'" >/dev/null
-	wait "$holder" || true
-}
-
-# under_snapshot LABEL SCRIPT TABLE: rates of the first and the last seconds, growth of the table
-under_snapshot() {
-	local time=$((seconds * 4 < 10 ? 10 : seconds * 4)) before after first last
-	before=$(sql -d small -c "SELECT pg_total_relation_size('$3')")
-	hold
-	pgb small "$2" 8 off -T "$time" -P 1 || fail "pgbench -f $2"
-	let_go
-	after=$(sql -d small -c "SELECT pg_total_relation_size('$3')")
-	# The first line of progress contains the connecting, the last may be cut short.
-	read -r first last < <(awk '/^progress:/ { v[++n] = $4 }
-		END { print (v[2] + v[3]) / 2, (v[n - 2] + v[n - 1]) / 2 }' "$HL_TMP/pgbench.err")
-	printf '  %-28s %12.0f %12.0f %14d\n' "$1" "$first" "$last" $((after - before))
-	kept=$(awk "BEGIN { printf \"%.3f\", $last / $first }")
-}
-
-part_snapshot() {
-	local kept
-	note "held snapshot"
-	sql -d small -c "VACUUM (TRUNCATE OFF) heap_lease"
-	printf '\n%-30s %12s %12s %14s\n' "held snapshot, 8 clients, off" "first s" "last s" \
-		"growth, bytes"
-	under_snapshot "C  heap lease table" heap_few.sql heap_lease
-	printf '  %-48s %12.2f\n' "C: last / first" "$kept"
-	under_snapshot "D  lease" lease_few.sql hloom_leases
-	verdict "D: last / first" "$kept" ">=" 0.9
-}
-
-# turn NAME LABEL TURNS SYNC: two clients take turns, and one waits while the other works;
-# from "about to give back" to "has it" on the server's clock
-turn() {
-	local times
-	sql -d small -c "TRUNCATE turns"
-	pgb small "turn_$1.sql" 2 "$4" -t "$(($3 / 2))" || fail "pgbench -f turn_$1.sql"
-	times=$(sql -d small -c "WITH next AS (SELECT client <> lead(client) OVER turn AS waited,
-			extract(epoch FROM lead(got) OVER turn - gave) * 1000 AS ms
-		FROM turns WINDOW turn AS (ORDER BY got))
-		SELECT percentile_cont(p) WITHIN GROUP (ORDER BY ms)
-		FROM next, unnest(ARRAY[0.5, 0.99]) AS p WHERE waited GROUP BY p ORDER BY p")
-	p50=${times%%$'\n'*}
-	p99=${times##*$'\n'}
-	printf '  %-48s %12.3f %10.3f\n' "$2" "$p50" "$p99"
-}
-
-part_handover() {
-	local p50 p99
-	note "hand-over"
-	heading "hand-over to one waiter, ms" p50 p99 ""
-	turn polling "C  heap lease table, looked at every 50 ms" "$((turns / 20))" off
-	turn advisory "B  pg_advisory_lock" "$turns" off
-	turn lease "D  hloom_acquire, synchronous_commit = on" "$turns" on
-	turn lease "D  hloom_acquire, synchronous_commit = off" "$turns" off
-	verdict "D: p50, synchronous_commit = off" "$p50" "<" 0.2
-	verdict "D: p99, synchronous_commit = off" "$p99" "<" 1
+	heading "live leases, 8 clients, \`synchronous_commit = off\`"
+	row live-small "1,000"
+	row live-large "$live"
+	heading "live leases, in one backend" "us per pair"
+	line "1,000" "$(printf %.2f "$(median "${rates[loop-small]}")")"
+	line "$live" "$(printf %.2f "$(median "${rates[loop-large]}")")"
+	verdict "cost with $live / 1,000, 8 clients" "$(ratio live-small live-large)" "<=" 1.3
+	verdict "cost with $live / 1,000, in one backend" "$(ratio loop-large loop-small)" "<=" 1.3
 }
 
 # 64 sessions take turns on one key, each with a millisecond of work.
 part_crowd() {
-	local r
+	local r s
 	for ((r = 1; r <= rounds; r++)); do
 		note "crowd, round $r of $rounds"
-		measure XB small crowd_advisory.sql 64 off
-		measure XD small crowd_lease.sql 64 off
+		for s in $(in_turn "$r" crowd_advisory crowd_lease); do
+			measure "$s" small "$s.sql" 64 off
+		done
 	done
-	heading "one key, 64 clients, 1 ms of work, synchronous_commit = off" "turns/s"
-	row XB "B  pg_advisory_lock + pg_advisory_unlock"
-	row XD "D  hloom_acquire + hloom_release"
-	printf '  %-48s %12.2f\n' "D / B" "$(ratio XD XB)"
+	heading "turns on one key, 64 clients, 1 ms of work, \`synchronous_commit = off\`"
+	row crowd_advisory "pg_advisory_lock + pg_advisory_unlock"
+	row crowd_lease "hloom_acquire + hloom_release"
 }
 
 # How long after the end of its lease a statement is cancelled: the median of 50
@@ -266,7 +163,8 @@ part_loss() {
 	psql -XqAt -d small -f "$HL_TMP/loss.sql" >"$HL_TMP/loss" 2>"$HL_TMP/loss.err" || true
 	[[ $(wc -l <"$HL_TMP/loss") -eq 50 ]] || fail "not every statement was cancelled"
 	late=$(sort -n "$HL_TMP/loss" | sed -n '25s/\..*//p')
-	printf '\n%-30s\n' "lost leases, on_lost cancel"
+	heading "lost leases, \`on_lost => 'cancel'\`, median of 50" ms
+	line "from the end of the lease to the cancel" "$late"
 	verdict "ms from the end to the cancel" "$late" "<" 50
 }
 
@@ -289,7 +187,7 @@ lost() {
 
 # Leases renewed by the worker while both cores are busy with SELECT 1, which writes no WAL.
 part_renew() {
-	local before after count took load status began cpu
+	local before after count took load status began cpu rate bytes
 	note "renewing $renewed leases for $renew_seconds s"
 	coproc HOLDER { psql -XqAt -d small 2>&1; }
 	echo "SELECT count(*) FROM generate_series(1, $renewed) AS g, LATERAL hloom_try_acquire('renew',
@@ -310,15 +208,17 @@ part_renew() {
 	took=$(($(date +%s%N) - began))
 	cpu=$(awk "BEGIN { print $(cpu_ms "$(worker)") - $cpu }")
 	status=$(sql -d small -c "SELECT count(*) FROM hloom_leases WHERE namespace = 'renew'")
-	heading "$renewed leases of 30 s, renewed for $renew_seconds s" "" "" ""
-	verdict "leases lost" "$(($(lost renew) + renewed - status))" "==" 0
-	verdict "renewals per second" \
-		"$(awk "BEGIN { print (${after%|*} - ${before%|*}) / ($took / 1e9) }")" "<=" 1400
 	count=$((${after%|*} - ${before%|*}))
-	verdict "WAL bytes per renewal" \
-		"$(awk "BEGIN { print (${after#*|} - ${before#*|}) / $count }")" "<=" 200
-	printf '  %-48s %12.2f\n' "worker, % of a core" \
-		"$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")"
+	rate=$(awk "BEGIN { printf \"%.0f\", $count / ($took / 1e9) }")
+	bytes=$(awk "BEGIN { printf \"%.0f\", (${after#*|} - ${before#*|}) / $count }")
+	heading "$renewed leases of 30 s, renewed by the worker for $renew_seconds s" ""
+	line "leases lost" "$(($(lost renew) + renewed - status))"
+	line "renewals per second" "$rate"
+	line "WAL bytes per renewal" "$bytes"
+	line "worker, % of a core" "$(awk "BEGIN { printf \"%.2f\", $cpu / ($took / 1e6) * 100 }")"
+	verdict "leases lost" "$(($(lost renew) + renewed - status))" "==" 0
+	verdict "renewals per second" "$rate" "<=" 1400
+	verdict "WAL bytes per renewal" "$bytes" "<=" 200
 	echo '\q' >&"${HOLDER[1]}"
 	wait "$load" "$HOLDER_PID" || true
 }
@@ -339,10 +239,10 @@ part_reap() {
 	took=$(($(date +%s%N) - began))
 	[[ $(lost reap) -eq $reaped ]] || fail "$(lost reap) of $reaped are counted as lost"
 	wal=$(sql -d postgres -c "SELECT round((wal_bytes - ${wal#*|}) / $reaped, 2) FROM pg_stat_wal")
-	heading "$reaped leases that have ended" "" "" ""
-	printf '  %-48s %12.2f\n' "hloom_reap(), with the worker reporting, s" \
-		"$(awk "BEGIN { print $took / 1e9 }")"
-	printf '  %-48s %12.2f\n' "WAL bytes per lease" "$wal"
+	heading "$reaped leases that have ended" ""
+	line "hloom_reap(), with the worker reporting, s" \
+		"$(awk "BEGIN { printf \"%.2f\", $took / 1e9 }")"
+	line "WAL bytes per lease" "$wal"
 	sql -d postgres -c "ALTER SYSTEM RESET hloom_lock.reap_interval" \
 		-c "SELECT pg_reload_conf()" >/dev/null
 }
@@ -366,12 +266,25 @@ part_idle() {
 	took=$(($(date +%s%N) - began))
 	cpu=$(awk "BEGIN { print $(cpu_ms "$pid") - $cpu }")
 	after=$(sql -d postgres -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$before')")
-	heading "idle worker, 60 s" "" "" ""
-	verdict "% of a core" "$(awk "BEGIN { print $cpu / ($took / 1e6) * 100 }")" "<" 0.1
+	cpu=$(awk "BEGIN { printf \"%.3f\", $cpu / ($took / 1e6) * 100 }")
+	heading "idle worker, a client connected and a lease held, 60 s" "% of a core" "WAL bytes"
+	line "hloom_lock worker" "$cpu" "$after"
+	verdict "% of a core" "$cpu" "<" 0.1
 	verdict "WAL bytes" "$after" "==" 0
 	sql -d postgres -c "ALTER SYSTEM RESET autovacuum" -c "SELECT pg_reload_conf()" >/dev/null
 	echo '\q' >&"${HOLDER[1]}"
 	wait "$HOLDER_PID" || true
+}
+
+# The same on a busy machine, so it is told as it is: see callgrind.sh.
+part_count() {
+	note "instructions"
+	(unset PGHOST PGPORT && KEEP='' ./callgrind.sh) >"$HL_TMP/count" || fail "callgrind.sh"
+	(unset PGHOST PGPORT && KEEP='' BENCH_CONF='hloom_lock.activity_history = 0' ./callgrind.sh) |
+		sed -n 's/^acquire + release,/& without activities,/p' >>"$HL_TMP/count"
+	heading "instructions" "per pair"
+	sed -n 's/^\(acquire + release\|  of these\), \(.*\): \([0-9]*\) instructions$/\1, \2|\3/p' \
+		"$HL_TMP/count" | while IFS='|' read -r what count; do line "$what" "$count"; done
 }
 
 hl_need_packages base bench
@@ -397,8 +310,9 @@ machine=$(printf 'PostgreSQL %s, %s, %d cores, load before %s; ' \
 printf '%s\n' "$machine"
 
 prepare_output
-for part in pairs off on memory lose handover crowd loss snapshot live renew reap idle; do
+for part in $all_parts; do
 	wanted "$part" || continue
+	rates=() wal=() xids=() foreign=()
 	"part_$part"
 done
 write_report "$machine"
